@@ -1,0 +1,138 @@
+#include "bilevel/check/references.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "bilevel/core/linear_solve.h"
+#include "bilevel/hypergradients/exact.h"
+
+namespace bilevel {
+namespace {
+
+using torch::autograd::grad;
+
+constexpr int64_t direct_limit = 1000;
+
+double norm(const Tensor& t) { return t.norm().item<double>(); }
+
+// -(H + damping I)^-1 gradient; undefined where that matrix is not positive definite.
+Tensor newton_direction(Linearization& linear, const Tensor& gradient, double damping) {
+  const MatrixProduct product = [&](const Tensor& v) { return at::add(linear.hessian(v), v, damping); };
+  LinearResult result;
+  if (gradient.numel() <= direct_limit) {
+    result = direct_solve(product, gradient, {.limit = direct_limit});
+  } else {
+    ConjugateGradientOptions cg;
+    cg.max_iterations = 2 * gradient.numel();
+    cg.relative_tolerance = gradient.scalar_type() == at::kDouble ? 1e-10 : 1e-4;
+    result = conjugate_gradient(product, gradient, cg);
+  }
+  const bool usable = result.status == Status::converged || result.status == Status::max_iterations;
+  return usable ? -result.solution : Tensor();
+}
+
+}  // namespace
+
+SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, int64_t max_iterations) {
+  const bool is_double = w.scalar_type() == at::kDouble;
+  SolvedInner result;
+  result.w = w;
+  double damping = 0;
+  double gradient_norm = 0;
+  for (; result.iterations < max_iterations; ++result.iterations) {
+    const auto linear = oracle.linearize(result.w, x, Batch{});
+    const Tensor gradient = linear->gradient();
+    gradient_norm = norm(gradient);
+    if (result.iterations == 0) result.initial_gradient_norm = gradient_norm;
+    if (!std::isfinite(gradient_norm) || gradient_norm == 0) break;
+    Tensor direction = newton_direction(*linear, gradient, damping);
+    while (!direction.defined() && damping < 1e12) {
+      damping = std::max(10 * damping, 1e-6 * gradient_norm);
+      direction = newton_direction(*linear, gradient, damping);
+    }
+    if (!direction.defined()) break;
+
+    // Far away the loss must fall; near the solution it is flat to rounding, and the gradient must fall instead.
+    const double loss = oracle.inner_loss(result.w, x).item<double>();
+    const double slope = gradient.dot(direction).item<double>();
+    bool moved = false;
+    for (double step = 1; step > 1e-10; step /= 2) {
+      const Tensor candidate = at::add(result.w, direction, step);
+      const double new_loss = oracle.inner_loss(candidate, x).item<double>();
+      if (!std::isfinite(new_loss)) continue;
+      const bool falls = new_loss <= loss + 1e-4 * step * slope;
+      const bool flat = std::abs(new_loss - loss) <= 1e-9 * (1 + std::abs(loss)) && step == 1;
+      if (falls || (flat && norm(oracle.inner_gradient(candidate, x, Batch{})) < 0.9 * gradient_norm)) {
+        result.w = candidate;
+        moved = true;
+        break;
+      }
+    }
+    if (!moved) break;  // rounding: no step makes it better
+    damping = damping > 1e-12 ? damping / 10 : 0;
+  }
+  result.gradient_norm = norm(oracle.inner_gradient(result.w, x, Batch{}));
+  const double scale = 1 + norm(oracle.linearize(result.w, x, Batch{})->hessian(result.w));
+  result.solved = result.gradient_norm <= (is_double ? 1e-9 : 1e-3) * scale;
+  return result;
+}
+
+ImplicitReference implicit_reference(Oracle& oracle, const Tensor& x, const Tensor& w,
+                                     const CurvatureOptions& curvature) {
+  ImplicitReference result;
+  result.inner = solve_inner(oracle, x, w);
+  if (!result.inner.solved) {
+    result.why = fmt::format("the inner problem could not be solved: Newton's method ended at |grad_w g| = {:.3g}",
+                             result.inner.gradient_norm);
+    return result;
+  }
+  Trajectory at_solution;
+  at_solution.optimizer = make_inner_optimizer({});
+  at_solution.final = at_solution.optimizer->start(result.inner.w);
+  const Exact exact(ExactOptions{.curvature = curvature, .direct_limit = direct_limit});
+  const Hypergradient hypergradient = exact.estimate(oracle, {.x = x, .inner = at_solution});
+  if (hypergradient.status == Status::not_finite || hypergradient.status == Status::breakdown) {
+    result.why = fmt::format("the inner Hessian at the solution cannot be inverted ({})",
+                             name_of(hypergradient.status));
+    return result;
+  }
+  result.value = hypergradient.value;
+  return result;
+}
+
+Reference unrolled_reference(const Problem& problem, const Tensor& x, const Tensor& start,
+                             const InnerOptions& options, const InnerBatches& batches, const Batch& outer) {
+  const at::AutoGradMode enable(true);
+  const Oracle oracle(problem);
+  const auto optimizer = make_inner_optimizer(options);
+  const Tensor x_leaf = x.detach().requires_grad_(true);
+  const Tensor learned_start = problem.inner_start(x_leaf);
+  const Tensor learned_rate = oracle.inner_rate(x_leaf);
+  // A leaf of its own where the start is fixed, so that every step can be differentiated in w.
+  InnerState state = optimizer->start(learned_start.defined() ? learned_start
+                                                              : start.detach().requires_grad_(true));
+  for (int64_t t = 0; t < options.steps; ++t) {
+    const Batch batch = batches ? batches(t) : Batch{};
+    const Tensor loss = problem.inner_loss(state.w, x_leaf, batch);
+    const Tensor gradient = grad({loss}, {state.w}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
+    const double factor = options.schedule.factor(t);
+    const StepRate rate = learned_rate.defined() ? StepRate{0, learned_rate * factor}
+                                                 : StepRate{options.rate * factor, {}};
+    state = optimizer->step(state, gradient, rate);
+  }
+  const Tensor loss = problem.outer_loss(state.w, x_leaf, outer);
+  Reference result;
+  if (loss.requires_grad()) result.value = grad({loss}, {x_leaf}, {}, false, false, /*allow_unused=*/true)[0];
+  if (!result.value.defined()) result.value = at::zeros_like(x);
+  result.value = result.value.detach();
+  return result;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,114 @@
+// Conjugate gradients (Hestenes and Stiefel 1952) on a matrix-vector product: one product and one read of the
+// device per step. The residual is the recurred one; checking it against b - A v would cost another product.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "bilevel/core/linear_solve.h"
+#include "bilevel/core/solver_support.h"
+
+namespace bilevel {
+namespace {
+
+constexpr std::string_view solver = "conjugate_gradient";
+
+// What d'Ad says about A, relative to the curvatures met so far. Within rounding of zero its sign means nothing,
+// but a positive semi-definite A with d'Ad = 0 has Ad = 0: where Ad is not small, A must be indefinite.
+Status status_of_curvature(double curvature, double largest, const Tensor& product, double direction_norm,
+                           double epsilon) {
+  if (!std::isfinite(curvature)) return Status::not_finite;
+  if (curvature > epsilon * largest) return Status::ok;
+  if (curvature < -epsilon * largest) return Status::negative_curvature;
+  const double stretch = detail::norm_of(product) / direction_norm;
+  return stretch > 10 * std::sqrt(epsilon) * largest ? Status::negative_curvature : Status::breakdown;
+}
+
+}  // namespace
+
+void ConjugateGradientOptions::validate() const {
+  detail::require_at_least(solver, "max_iterations", max_iterations, 0);
+  detail::require_nonnegative(solver, "relative_tolerance", relative_tolerance);
+  detail::require_nonnegative(solver, "damping", damping);
+}
+
+LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right_hand_side,
+                                const ConjugateGradientOptions& options) {
+  options.validate();
+  const Tensor b = detail::checked_right_hand_side(solver, right_hand_side);
+  const Tensor start = detail::checked_warm_start(solver, options.warm_start, b);
+  const double epsilon = detail::epsilon_of(b);
+  const double b_norm = detail::norm_of(b);
+  LinearResult result;
+  if (detail::ends_before_it_begins(b, b_norm, result)) return result;
+
+  const auto product = [&](const Tensor& v) {
+    ++result.products;
+    const Tensor av = detail::checked_product(solver, matrix(v), v);
+    return options.damping == 0 ? av : at::add(av, v, options.damping);
+  };
+
+  // Residuals and directions are kept in units of `scale`, the solution in its own.
+  const double scale = detail::scale_near(b_norm);
+  Tensor x = start.defined() ? start.clone() : at::zeros_like(b);
+  Tensor r = start.defined() ? at::sub(b, product(x)).mul_(1 / scale) : at::mul(b, 1 / scale);
+  Tensor r_squared_on_device = at::dot(r, r);
+  double r_squared = r_squared_on_device.item<double>();
+  result.residuals.push_back(std::sqrt(r_squared) * scale);
+
+  Tensor d = r.clone();
+  double d_squared = r_squared;  // by recurrence: r is orthogonal to the direction before it
+  double largest_curvature = 0;
+  Tensor best;  // defined only while x is worse than an earlier iterate
+  double best_squared = r_squared;
+
+  // Below rounding of |b| further steps would divide noise by noise.
+  const double target = std::max(options.relative_tolerance, epsilon) * b_norm / scale;
+  result.status = std::isfinite(r_squared) ? Status::max_iterations : Status::not_finite;
+  while (result.status == Status::max_iterations) {
+    if (std::sqrt(r_squared) <= target) {
+      result.status = Status::converged;
+      break;
+    }
+    if (result.iterations == options.max_iterations) break;
+
+    const Tensor q = product(d);
+    const Tensor dq_on_device = at::dot(d, q);
+    r.addcmul_(q, r_squared_on_device / dq_on_device, -1);  // where d'Ad is bad, r is bad and not used again
+    r_squared_on_device = at::dot(r, r);
+    const std::vector<double> dots = detail::read({dq_on_device, r_squared_on_device});
+    const double curvature = dots[0] / d_squared;
+    const double next_squared = dots[1];
+    const Status curvature_status =
+        status_of_curvature(curvature, largest_curvature, q, std::sqrt(d_squared), epsilon);
+    if (curvature_status != Status::ok || !std::isfinite(next_squared)) {
+      result.status = curvature_status != Status::ok ? curvature_status : Status::not_finite;
+      break;
+    }
+    largest_curvature = std::max(largest_curvature, curvature);
+
+    if (next_squared <= best_squared) {
+      best.reset();
+      best_squared = next_squared;
+    } else if (!best.defined()) {
+      best = x.clone();
+    }
+    x.add_(d, r_squared / dots[0] * scale);
+    const double ratio = next_squared / r_squared;
+    at::add_out(d, r, d, ratio);
+    d_squared = next_squared + ratio * ratio * d_squared;
+    r_squared = next_squared;
+    result.residuals.push_back(std::sqrt(r_squared) * scale);
+    ++result.iterations;
+  }
+
+  const bool normal = result.status == Status::converged || result.status == Status::max_iterations;
+  const bool took_back = !normal && best.defined();
+  result.vectors_kept = 4 + (best.defined() ? 1 : 0) + (options.damping == 0 ? 0 : 1);
+  result.relative_residual = std::sqrt(normal ? r_squared : best_squared) * scale / b_norm;
+  result.solution = took_back ? std::move(best) : std::move(x);
+  return result;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,56 @@
+#include "bilevel/core/schedule.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+
+namespace bilevel {
+namespace {
+
+// In the order of the enumeration.
+constexpr std::array<std::string_view, 4> names{"constant", "inverse-sqrt", "cosine", "linear"};
+
+bool has_end(ScheduleKind kind) { return kind == ScheduleKind::cosine || kind == ScheduleKind::linear; }
+
+}  // namespace
+
+ScheduleKind parse_schedule_kind(std::string_view name) {
+  const auto* const found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) {
+    throw std::invalid_argument(
+        fmt::format("schedule = '{}' is not known; choose one of: {}", name, fmt::join(names, ", ")));
+  }
+  return static_cast<ScheduleKind>(found - names.begin());
+}
+
+std::string_view schedule_kind_name(ScheduleKind kind) { return names.at(static_cast<size_t>(kind)); }
+
+void Schedule::validate() const {
+  if (has_end(kind) && total_steps < 1) {
+    throw std::invalid_argument(fmt::format(
+        "Schedule: total_steps = {} must be at least 1 for the {} schedule; set it to the number of "
+        "steps of the run",
+        total_steps, schedule_kind_name(kind)));
+  }
+  if (!(final_fraction >= 0 && final_fraction <= 1)) {
+    throw std::invalid_argument(fmt::format(
+        "Schedule: final_fraction = {} must be in [0, 1]: it is a part of the base rate", final_fraction));
+  }
+}
+
+double Schedule::factor(int64_t step) const {
+  if (step < 0) throw std::invalid_argument(fmt::format("Schedule: step = {} must be at least 0", step));
+  validate();
+  if (kind == ScheduleKind::constant) return 1;
+  if (kind == ScheduleKind::inverse_sqrt) return 1 / std::sqrt(static_cast<double>(step) + 1);
+  const double done = static_cast<double>(std::min(step, total_steps)) / static_cast<double>(total_steps);
+  const double left = kind == ScheduleKind::linear ? 1 - done : (1 + std::cos(std::numbers::pi * done)) / 2;
+  return final_fraction + (1 - final_fraction) * left;
+}
+
+}  // namespace bilevel

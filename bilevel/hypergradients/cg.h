@@ -1,0 +1,26 @@
+#pragma once
+// AID-CG: the linear system by conjugate gradients. With as many steps as unknowns it is exact; on an indefinite
+// curvature it stops and says so (use minres, damping or gauss-newton there).
+
+#include "bilevel/hypergradients/implicit.h"
+
+namespace bilevel {
+
+struct KrylovOptions {
+  int64_t steps = 10;             // 0 is legal: the estimate is then df/dx
+  double relative_tolerance = 0;  // 0 = all the steps
+  CurvatureOptions curvature;
+  void validate() const;
+};
+
+class ConjugateGradientEstimator : public HypergradientEstimator {
+ public:
+  explicit ConjugateGradientEstimator(KrylovOptions options = {});
+  std::string_view name() const override { return "cg"; }
+
+ private:
+  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;
+  KrylovOptions options_;
+};
+
+}  // namespace bilevel

@@ -1,0 +1,55 @@
+#include "bilevel/hypergradients/estimator.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <stdexcept>
+
+namespace bilevel {
+
+std::vector<int64_t> HypergradientEstimator::keeps(int64_t /*steps*/, int64_t /*state_bytes*/) const { return {}; }
+
+Hypergradient HypergradientEstimator::estimate(Oracle& oracle, const HypergradientRequest& request) const {
+  if (!request.inner.final.w.defined() || !request.inner.optimizer) {
+    throw std::invalid_argument(fmt::format("{}: the inner loop has not been run", name()));
+  }
+  if (request.warm_start.defined() && !request.warm_start.sizes().equals(request.inner.final.w.sizes())) {
+    throw std::invalid_argument(fmt::format("{}: warm_start has {} elements, but w has {}", name(),
+                                            request.warm_start.numel(), request.inner.final.w.numel()));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const OracleCounts before = oracle.counts();
+  Hypergradient result = compute(oracle, request);
+  // A NaN is reported, never replaced: a zero in its place would look like a stationary point.
+  if (!at::isfinite(result.value).all().item<bool>()) result.status = Status::not_finite;
+  result.counts = oracle.counts() - before;
+  result.inner_gradient_norm = request.inner.gradient_norm;
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Tensor& start,
+                                       const InnerOptions& options, const HypergradientEstimator& estimator) {
+  const auto optimizer = make_inner_optimizer(options);
+  InnerRun run;
+  run.options = options;
+  const int64_t state_bytes = static_cast<int64_t>(start.nbytes()) * (1 + optimizer->buffer_count());
+  run.keep = estimator.keeps(options.steps, state_bytes);
+  InnerAndHypergradient result;
+  result.inner = run_inner(oracle, x, start, run);
+  result.hypergradient = estimator.estimate(oracle, {.x = x, .inner = result.inner});
+  return result;
+}
+
+const InnerState& kept_state(const Trajectory& trajectory, int64_t t, std::string_view estimator) {
+  const auto found = trajectory.kept.find(t);
+  if (found == trajectory.kept.end()) {
+    throw std::invalid_argument(fmt::format(
+        "{} needs the inner state before step {}, which the trajectory did not keep: pass keeps() to the inner run",
+        estimator, t));
+  }
+  return found->second;
+}
+
+}  // namespace bilevel

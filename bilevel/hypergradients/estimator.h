@@ -1,0 +1,65 @@
+#pragma once
+// A hypergradient estimator: from an inner trajectory to an estimate of the derivative of f(x, w(x)) in x, with what
+// it cost and how it ended. Adding one is a file in this folder and a row in registry.cpp.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "bilevel/core/batch.h"
+#include "bilevel/core/linear_solve.h"
+#include "bilevel/core/oracle.h"
+#include "bilevel/core/tensor.h"
+#include "bilevel/core/trajectory.h"
+
+namespace bilevel {
+
+struct HypergradientRequest {
+  Tensor x;
+  Trajectory& inner;           // reverse-binomial frees kept states as it goes, so as to stay within its budget
+  // Which sample feeds which derivative is the algorithm's choice, so it is said here. Defaults: the full sets.
+  Batch outer = {};                 // of grad_x f and grad_w f
+  Batch cross = {};                 // of the cross product of implicit estimators
+  std::vector<Batch> hessian = {};  // of their Hessian products: none = full, one = for all, K = one for each
+  Tensor warm_start = {};           // of the linear system's solution; undefined = zero
+};
+
+struct Hypergradient {
+  Tensor value;                    // of x's size
+  Status status = Status::not_run;
+  Tensor solution;                 // v ~ H^-1 df/dw, where the estimator solves a system: the next warm start
+  int64_t iterations = 0;          // of the linear solve
+  double relative_residual = -1;   // of the linear solve; negative = there is none
+  Tensor outer_loss;               // f at the final iterate
+  OracleCounts counts;             // of the estimator alone; the inner loop's are in its trajectory
+  int64_t bytes_kept = 0;          // vectors held at once beside w, x and the result: iterates, directions, ...
+  double inner_gradient_norm = -1; // |grad_w g| at the final iterate; negative = the trajectory did not measure it
+  double seconds = 0;
+};
+
+class HypergradientEstimator {
+ public:
+  virtual ~HypergradientEstimator() = default;
+  virtual std::string_view name() const = 0;
+  // Which states of a trajectory of `steps` steps it needs: t stands for the state before step t.
+  virtual std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const;
+
+  // Checks the request, computes, and adds counts, seconds and the verdict on finiteness.
+  Hypergradient estimate(Oracle& oracle, const HypergradientRequest& request) const;
+
+ private:
+  virtual Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const = 0;
+};
+
+// Runs the inner loop with what the estimator needs kept, then the estimator: the usual way to one hypergradient.
+struct InnerAndHypergradient {
+  Trajectory inner;
+  Hypergradient hypergradient;
+};
+InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Tensor& start,
+                                       const InnerOptions& options, const HypergradientEstimator& estimator);
+
+// For estimators that read kept states: the state before step t, or std::invalid_argument.
+const InnerState& kept_state(const Trajectory& trajectory, int64_t t, std::string_view estimator);
+
+}  // namespace bilevel

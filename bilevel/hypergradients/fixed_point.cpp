@@ -1,0 +1,39 @@
+#include "bilevel/hypergradients/fixed_point.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+namespace bilevel {
+
+void FixedPointEstimatorOptions::validate() const {
+  if (steps < 0) throw std::invalid_argument(fmt::format("terms = {}: must be at least 0", steps));
+  if (!(rate >= 0) || !std::isfinite(rate)) {
+    throw std::invalid_argument(
+        fmt::format("rate = {}: must be finite and positive, or 0 for the inner loop's rate", rate));
+  }
+  if (!(relative_tolerance >= 0)) {
+    throw std::invalid_argument(fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));
+  }
+  curvature.validate();
+}
+
+FixedPointEstimator::FixedPointEstimator(FixedPointEstimatorOptions options) : options_(std::move(options)) {
+  options_.validate();
+}
+
+Hypergradient FixedPointEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {
+  return implicit_hypergradient(
+      oracle, request, options_.curvature, [&](CurvatureProducts& products, const Tensor& p) {
+        FixedPointOptions options;
+        options.steps = options_.steps;
+        options.rate = options_.rate > 0 ? options_.rate : request.inner.last_rate();
+        options.relative_tolerance = options_.relative_tolerance;
+        options.warm_start = request.warm_start;
+        return fixed_point([&](const Tensor& v, int64_t k) { return products(v, k); }, p, options);
+      });
+}
+
+}  // namespace bilevel

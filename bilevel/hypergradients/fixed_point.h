@@ -1,0 +1,26 @@
+#pragma once
+// AID-FP: v <- v - rate (H v - df/dw). From zero, S steps are neumann(S - 1); its use is the warm start.
+
+#include "bilevel/hypergradients/implicit.h"
+
+namespace bilevel {
+
+struct FixedPointEstimatorOptions {
+  int64_t steps = 10;
+  double rate = 0;                // 0 = the inner loop's last rate
+  double relative_tolerance = 0;  // 0 = all the steps
+  CurvatureOptions curvature;
+  void validate() const;
+};
+
+class FixedPointEstimator : public HypergradientEstimator {
+ public:
+  explicit FixedPointEstimator(FixedPointEstimatorOptions options = {});
+  std::string_view name() const override { return "fixed-point"; }
+
+ private:
+  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;
+  FixedPointEstimatorOptions options_;
+};
+
+}  // namespace bilevel

@@ -1,0 +1,116 @@
+#include "bilevel/hypergradients/implicit.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+namespace bilevel {
+
+void CurvatureOptions::validate() const {
+  if (kind != "hessian" && kind != "gauss-newton") {
+    throw std::invalid_argument(fmt::format("curvature '{}' is unknown: choose hessian or gauss-newton", kind));
+  }
+  if (!(damping >= 0) || !std::isfinite(damping)) {
+    throw std::invalid_argument(fmt::format("damping = {}: must be finite and at least 0", damping));
+  }
+  if (!(difference_step > 0) || !std::isfinite(difference_step)) {
+    throw std::invalid_argument(fmt::format("difference_step = {}: must be positive and finite", difference_step));
+  }
+  if (difference_hessian && kind == "gauss-newton") {
+    throw std::invalid_argument(
+        "difference_hessian: a Gauss-Newton product is no difference of gradients; use curvature hessian");
+  }
+}
+
+CurvatureProducts::CurvatureProducts(Oracle& oracle, const HypergradientRequest& request, CurvatureOptions options)
+    : oracle_(oracle), request_(request), options_(std::move(options)) {
+  options_.validate();
+}
+
+Linearization& CurvatureProducts::at_batch(const Batch& batch) {
+  const bool same = linearization_ && linearized_batch_.seed == batch.seed &&
+                    linearized_batch_.index.is_same(batch.index);
+  if (!same) {
+    linearization_ = oracle_.linearize(request_.inner.final.w, request_.x, batch);
+    linearized_batch_ = batch;
+  }
+  return *linearization_;
+}
+
+const Batch& CurvatureProducts::hessian_batch(int64_t k) const {
+  static const Batch full;
+  const auto& batches = request_.hessian;
+  if (batches.size() > 1 && k >= static_cast<int64_t>(batches.size())) {
+    throw std::invalid_argument(fmt::format(
+        "Hessian product {} has no batch: {} were given; give one for each product, or one for all", k + 1,
+        batches.size()));
+  }
+  return batches.empty() ? full : batches.size() == 1 ? batches[0] : batches[static_cast<size_t>(k)];
+}
+
+Tensor CurvatureProducts::operator()(const Tensor& v, int64_t k) {
+  const Batch& batch = hessian_batch(k);
+  Tensor product;
+  if (options_.difference_hessian) {
+    product = central_difference([&](const Tensor& w) { return oracle_.inner_gradient(w, request_.x, batch); },
+                                 request_.inner.final.w, v, options_.difference_step);
+    if (!product.defined()) product = at::zeros_like(v);
+  } else if (options_.kind == "gauss-newton") {
+    product = at_batch(batch).gauss_newton(v);
+  } else {
+    product = at_batch(batch).hessian(v);
+  }
+  return options_.damping > 0 ? at::add(product, v, options_.damping) : product;
+}
+
+MatrixProduct CurvatureProducts::matrix() {
+  if (request_.hessian.size() > 1) {
+    throw std::invalid_argument(
+        fmt::format("this solver needs one fixed matrix, but {} Hessian batches were given: give one, or use neumann "
+                    "or fixed-point",
+                    request_.hessian.size()));
+  }
+  return [this](const Tensor& v) { return (*this)(v, 0); };
+}
+
+Tensor CurvatureProducts::cross(const Tensor& v) {
+  if (!oracle_.problem().inner_loss_uses_outer()) return {};
+  if (!options_.difference_mixed) return at_batch(request_.cross).cross(v);
+  const auto gradient = [&](const Tensor& w) {
+    return oracle_.inner_gradient_in_outer(w, request_.x, request_.cross);
+  };
+  return central_difference(gradient, request_.inner.final.w, v, options_.difference_step);
+}
+
+Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient, const Tensor& w, const Tensor& v,
+                          double step) {
+  const double norm = v.norm().item<double>();
+  if (norm == 0) return {};
+  const double epsilon = step / norm;
+  const Tensor above = gradient(at::add(w, v, epsilon));
+  const Tensor below = gradient(at::add(w, v, -epsilon));
+  return (above - below) / (2 * epsilon);
+}
+
+Hypergradient implicit_hypergradient(Oracle& oracle, const HypergradientRequest& request,
+                                     const CurvatureOptions& curvature, const ImplicitSolve& solve) {
+  const auto outer = oracle.outer_gradients(request.inner.final.w, request.x, request.outer);
+  CurvatureProducts products(oracle, request, curvature);
+  LinearResult linear = solve(products, outer.w);
+  const Tensor cross = products.cross(linear.solution);
+
+  Hypergradient result;
+  result.value = cross.defined() ? outer.x - cross : outer.x;
+  result.status = linear.status;
+  result.solution = linear.solution;
+  result.iterations = linear.iterations;
+  result.relative_residual = linear.relative_residual;
+  result.outer_loss = outer.loss;
+  result.bytes_kept = linear.vectors_kept * static_cast<int64_t>(outer.w.nbytes());
+  return result;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,18 @@
+#pragma once
+// The linear system by MINRES, which stays meaningful where the curvature is indefinite: on networks.
+
+#include "bilevel/hypergradients/cg.h"
+
+namespace bilevel {
+
+class MinresEstimator : public HypergradientEstimator {
+ public:
+  explicit MinresEstimator(KrylovOptions options = {});
+  std::string_view name() const override { return "minres"; }
+
+ private:
+  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;
+  KrylovOptions options_;
+};
+
+}  // namespace bilevel

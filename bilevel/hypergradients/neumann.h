@@ -1,0 +1,26 @@
+#pragma once
+// iDARTS's stochastic Neumann series (Eqs. 8, 44, 45) and stocBiO's: rate * C sum_{k=0..K} (I - rate H)^k df/dw. K
+// counts Hessian products, so there are K + 1 summands.
+
+#include "bilevel/hypergradients/implicit.h"
+
+namespace bilevel {
+
+struct NeumannEstimatorOptions {
+  int64_t terms = 10;  // K; 0 is legal
+  double rate = 0;     // 0 = the inner loop's last rate; safe up to 1 / L
+  CurvatureOptions curvature;
+  void validate() const;
+};
+
+class NeumannEstimator : public HypergradientEstimator {
+ public:
+  explicit NeumannEstimator(NeumannEstimatorOptions options = {});
+  std::string_view name() const override { return "neumann"; }
+
+ private:
+  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;
+  NeumannEstimatorOptions options_;
+};
+
+}  // namespace bilevel

@@ -1,0 +1,97 @@
+#include "bilevel/hypergradients/registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "bilevel/hypergradients/cg.h"
+#include "bilevel/hypergradients/exact.h"
+#include "bilevel/hypergradients/fixed_point.h"
+#include "bilevel/hypergradients/forward.h"
+#include "bilevel/hypergradients/general.h"
+#include "bilevel/hypergradients/minres.h"
+#include "bilevel/hypergradients/neumann.h"
+#include "bilevel/hypergradients/nystrom.h"
+#include "bilevel/hypergradients/one_step.h"
+#include "bilevel/hypergradients/reverse.h"
+#include "bilevel/hypergradients/reverse_binomial.h"
+#include "bilevel/hypergradients/reverse_sqrt.h"
+#include "bilevel/hypergradients/t1t2.h"
+#include "bilevel/hypergradients/truncated.h"
+
+namespace bilevel {
+namespace {
+
+using Made = std::unique_ptr<HypergradientEstimator>;
+using Settings = EstimatorSettings;
+
+KrylovOptions krylov(const Settings& s) {
+  return {.steps = s.terms, .relative_tolerance = s.relative_tolerance, .curvature = s.curvature};
+}
+
+}  // namespace
+
+const std::vector<EstimatorRow>& estimator_rows() {
+  static const std::vector<EstimatorRow> rows = {
+      {"exact", "implicit, by a factorisation or CG to rounding", true,
+       [](const Settings& s) -> Made { return std::make_unique<Exact>(ExactOptions{.curvature = s.curvature}); }},
+      {"one-step", "DARTS: the derivative of the last step alone", false,
+       [](const Settings&) -> Made { return std::make_unique<OneStep>(); }},
+      {"t1t2", "the inverse Hessian replaced by the identity", true,
+       [](const Settings&) -> Made { return std::make_unique<T1T2>(); }},
+      {"reverse", "back-propagation through all T steps, all kept", false,
+       [](const Settings&) -> Made { return std::make_unique<Reverse>(); }},
+      {"reverse-sqrt", "the same, every sqrt(T)-th iterate kept", false,
+       [](const Settings&) -> Made { return std::make_unique<ReverseSqrt>(); }},
+      {"reverse-binomial", "the same, within a byte budget (Revolve)", false,
+       [](const Settings& s) -> Made {
+         return std::make_unique<ReverseBinomial>(ReverseBinomialOptions{.byte_budget = s.byte_budget});
+       }},
+      {"truncated", "K-RMD: back-propagation through the last K steps", false,
+       [](const Settings& s) -> Made {
+         return std::make_unique<Truncated>(TruncatedOptions{.steps = s.truncate});
+       }},
+      {"forward", "sensitivities carried along the steps", false,
+       [](const Settings&) -> Made { return std::make_unique<Forward>(); }},
+      {"neumann", "iDARTS, stocBiO: a series with K Hessian products", true,
+       [](const Settings& s) -> Made {
+         return std::make_unique<NeumannEstimator>(
+             NeumannEstimatorOptions{.terms = s.terms, .rate = s.series_rate, .curvature = s.curvature});
+       }},
+      {"cg", "AID-CG: conjugate gradients", true,
+       [](const Settings& s) -> Made { return std::make_unique<ConjugateGradientEstimator>(krylov(s)); }},
+      {"minres", "minimal residuals, for indefinite curvature", true,
+       [](const Settings& s) -> Made { return std::make_unique<MinresEstimator>(krylov(s)); }},
+      {"fixed-point", "AID-FP: a fixed-point iteration", true,
+       [](const Settings& s) -> Made {
+         return std::make_unique<FixedPointEstimator>(FixedPointEstimatorOptions{
+             .steps = s.terms, .rate = s.series_rate, .curvature = s.curvature});
+       }},
+      {"nystrom", "the inverse of a low-rank approximation", true,
+       [](const Settings& s) -> Made {
+         return std::make_unique<NystromEstimator>(NystromOptions{
+             .rank = std::max<int64_t>(s.terms, 1), .seed = s.seed, .curvature = s.curvature});
+       }},
+      {"general-backward", "FSLA's Lemma 2 over the inner iterates, backward", false,
+       [](const Settings&) -> Made { return std::make_unique<GeneralBackward>(); }},
+      {"general-forward", "FSLA's Lemma 2 over the inner iterates, forward", true,
+       [](const Settings&) -> Made { return std::make_unique<GeneralForward>(); }},
+  };
+  return rows;
+}
+
+const EstimatorRow& find_estimator(const std::string& name) {
+  for (const EstimatorRow& row : estimator_rows()) {
+    if (row.name == name) return row;
+  }
+  std::string names;
+  for (const EstimatorRow& row : estimator_rows()) names += (names.empty() ? "" : ", ") + row.name;
+  throw std::invalid_argument(fmt::format("method '{}' is unknown: choose from {}", name, names));
+}
+
+std::unique_ptr<HypergradientEstimator> make_estimator(const std::string& name, const EstimatorSettings& settings) {
+  return find_estimator(name).make(settings);
+}
+
+}  // namespace bilevel

@@ -1,0 +1,37 @@
+#include "bilevel/hypergradients/reverse.h"
+
+#include <numeric>
+
+namespace bilevel {
+
+std::vector<int64_t> Reverse::keeps(int64_t steps, int64_t /*state_bytes*/) const {
+  std::vector<int64_t> all(static_cast<size_t>(steps));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+Hypergradient Reverse::compute(Oracle& oracle, const HypergradientRequest& request) const {
+  Hypergradient result = reverse_from(oracle, request, 0, true, [&](const VisitStep& visit) {
+    for (int64_t t = request.inner.steps() - 1; t >= 0; --t) visit(t, kept_state(request.inner, t, name()));
+  });
+  result.bytes_kept = request.inner.bytes_kept();
+  return result;
+}
+
+Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, int64_t first, bool through_start,
+                           const std::function<void(const VisitStep& visit)>& sweep_steps) {
+  const Trajectory& inner = request.inner;
+  const auto outer = oracle.outer_gradients(inner.final.w, request.x, request.outer);
+  ReverseSweep sweep = begin_reverse(inner, outer.w, outer.x);
+  through_start = through_start && inner.start_is_learned;
+  sweep_steps([&](int64_t t, const InnerState& before) {
+    reverse_step(oracle, request.x, inner, t, before, t > first || through_start, sweep);
+  });
+  Hypergradient result;
+  result.value = end_reverse(oracle, request.x, inner, through_start, sweep);
+  result.status = Status::ok;
+  result.outer_loss = outer.loss;
+  return result;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,37 @@
+#include "bilevel/hypergradients/truncated.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace bilevel {
+
+void TruncatedOptions::validate() const {
+  if (steps < 0) throw std::invalid_argument(fmt::format("truncate = {}: must be at least 0", steps));
+}
+
+Truncated::Truncated(TruncatedOptions options) : options_(options) { options_.validate(); }
+
+std::vector<int64_t> Truncated::keeps(int64_t steps, int64_t /*state_bytes*/) const {
+  std::vector<int64_t> last;
+  for (int64_t t = std::max<int64_t>(steps - options_.steps, 0); t < steps; ++t) last.push_back(t);
+  return last;
+}
+
+Hypergradient Truncated::compute(Oracle& oracle, const HypergradientRequest& request) const {
+  const int64_t steps = request.inner.steps();
+  const int64_t first = std::max<int64_t>(steps - options_.steps, 0);
+  int64_t bytes = 0;
+  Hypergradient result = reverse_from(oracle, request, first, false, [&](const VisitStep& visit) {
+    for (int64_t t = steps - 1; t >= first; --t) {
+      const InnerState& before = kept_state(request.inner, t, name());
+      bytes += before.bytes();
+      visit(t, before);
+    }
+  });
+  result.bytes_kept = bytes;
+  return result;
+}
+
+}  // namespace bilevel

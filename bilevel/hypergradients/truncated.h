@@ -1,0 +1,25 @@
+#pragma once
+// K-RMD: reverse mode over the last K steps only (Eq. 8). K - 1 Hessian and K cross products, K * n numbers kept; its
+// bias falls like (1 - rate mu)^K where the inner problem is strongly convex (Proposition 3.1).
+
+#include "bilevel/hypergradients/reverse.h"
+
+namespace bilevel {
+
+struct TruncatedOptions {
+  int64_t steps = 10;  // K; more than T means T; 0 is legal and returns df/dx
+  void validate() const;
+};
+
+class Truncated : public HypergradientEstimator {
+ public:
+  explicit Truncated(TruncatedOptions options = {});
+  std::string_view name() const override { return "truncated"; }
+  std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
+
+ private:
+  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;
+  TruncatedOptions options_;
+};
+
+}  // namespace bilevel

@@ -1,0 +1,26 @@
+#pragma once
+// Label noise for hyper-cleaning. It is drawn once, when the set is made, and stored: public code that
+// corrupts the labels at every visit of a batch trains on other labels each time (field-notes, bug 4).
+
+#include <cstdint>
+
+#include "bilevel/core/random.h"
+#include "bilevel/core/tensor.h"
+
+namespace bilevel {
+
+// "Corrupted" means replaced by a uniformly random class, so one replacement in `classes` changes nothing:
+// the two truths that a detector of bad labels can be scored against differ.
+struct NoisyLabels {
+  Tensor labels;    // int64, CPU
+  Tensor replaced;  // bool: drawn anew
+  Tensor wrong;     // bool: differs from the clean label
+};
+
+// Leaves `clean` (int64, CPU) untouched. Each label is replaced with the given probability, independently.
+NoisyLabels replace_labels(const Tensor& clean, int64_t classes, double probability, Random& random);
+
+// Harmonic mean of precision and recall of the flagged examples; 0 where nothing is both flagged and true.
+double f1_score(const Tensor& flagged, const Tensor& truth);
+
+}  // namespace bilevel

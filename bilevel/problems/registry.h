@@ -1,0 +1,42 @@
+#pragma once
+// The problems that the program knows by name, with inner steps and a rate that solve their inner problem
+// where it is convex. Adding a problem is one file and one row in registry.cpp.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bilevel/core/problem.h"
+
+namespace bilevel {
+
+struct ProblemOptions {
+  at::TensorOptions tensors = at::TensorOptions().dtype(at::kDouble);  // dtype and device of everything
+  uint64_t seed = 0;                                                   // of the synthetic data
+  double regularization = -1;                                          // negative = the problem's own default
+  // Files of a user's own (hyper-cleaning): features as .npy matrices, labels as .npy vectors of integers.
+  std::string train_features = {}, train_labels = {}, valid_features = {}, valid_labels = {};
+  bool bias = false;  // append a column of ones, whose weights are regularised like the rest
+};
+
+struct NamedProblem {
+  std::string name;
+  std::unique_ptr<Problem> problem;
+  int64_t inner_steps = 100;
+  double inner_rate = 0.1;
+  bool convex = false;              // the inner problem has one solution
+  bool constant_curvature = false;  // H and C do not depend on w
+};
+
+struct ProblemRow {
+  std::string name;
+  std::string summary;  // one line for help texts
+};
+const std::vector<ProblemRow>& problem_rows();
+// Throws std::invalid_argument with the list of names when `name` is unknown.
+NamedProblem make_problem(const std::string& name, const ProblemOptions& options = {});
+
+}  // namespace bilevel

@@ -1,0 +1,52 @@
+#pragma once
+// Softmax regression with one regulariser per feature, on synthetic data: the form that stocBiO solves on
+// 20 Newsgroups (its section 4.2, after Grazzi et al.), with unit rows as there.
+//
+//     g(w, x) = mean cross entropy(X W') + 1/(c p) sum_ij exp(x_j) W_ij^2,    f(w) = mean cross entropy(X_v
+//     W')
+//
+// W is classes x features, flat row by row. The model is linear in w: the Gauss-Newton matrix is the Hessian.
+
+#include <optional>
+
+#include "bilevel/core/problem.h"
+#include "bilevel/problems/synthetic_classes.h"
+
+namespace bilevel {
+
+struct SoftmaxRegressionOptions {
+  // Unit rows keep the cross entropy's curvature small beside the regulariser's 2/(cp): a condition number
+  // below 10.
+  GaussianClassesOptions data{.classes = 5, .features = 20, .separation = 1, .unit_rows = true};
+  int64_t samples = 100;
+  int64_t valid_samples = 100;
+  uint64_t seed = 0;                                                   // of the data
+  at::TensorOptions tensors = at::TensorOptions().dtype(at::kDouble);  // dtype and device
+};
+
+class SoftmaxRegression : public Problem {
+ public:
+  explicit SoftmaxRegression(const SoftmaxRegressionOptions& options = {});
+
+  Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  Tensor initial_inner(uint64_t seed) const override;  // zero
+  Tensor initial_outer(uint64_t seed) const override;  // zero: every regulariser is 1/(cp)
+  int64_t inner_samples() const override { return train_.size(); }
+  int64_t outer_samples() const override { return valid_.size(); }
+  std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;
+
+  const LabelledExamples& train() const { return train_; }
+  const LabelledExamples& valid() const { return valid_; }
+
+ private:
+  Tensor logits(const Tensor& features, const Tensor& w) const;
+  Tensor regularizer(const Tensor& w, const Tensor& x) const;
+
+  at::TensorOptions tensors_;
+  int64_t classes_, features_;
+  LabelledExamples train_, valid_;
+};
+
+}  // namespace bilevel

@@ -1,0 +1,38 @@
+#include "bilevel/problems/toy.h"
+
+#include <ATen/ATen.h>
+
+namespace bilevel {
+namespace {
+
+Tensor pair(double first, double second, const at::TensorOptions& options) {
+  return at::tensor({first, second}, at::TensorOptions().dtype(at::kDouble)).to(options);
+}
+
+}  // namespace
+
+Toy::Toy(const at::TensorOptions& tensors, bool interfering)
+    : tensors_(tensors),
+      interfering_(interfering),
+      curvature_(pair(1, 0.5, tensors)),
+      attractor_(pair(1, 0, tensors)) {}
+
+Tensor Toy::inner_loss(const Tensor& w, const Tensor& x, const Batch& /*batch*/) const {
+  const Tensor gap = w - x;
+  return 0.5 * (curvature_ * gap * gap).sum();
+}
+
+Tensor Toy::outer_loss(const Tensor& w, const Tensor& x, const Batch& /*batch*/) const {
+  const Tensor sine = w.sin();
+  Tensor loss = w.dot(w) + 10 * sine.dot(sine);
+  if (interfering_) {
+    const Tensor gap = x - attractor_;
+    loss = loss + 5 * gap.dot(gap);
+  }
+  return loss;
+}
+
+Tensor Toy::initial_inner(uint64_t /*seed*/) const { return pair(2, 2, tensors_); }
+Tensor Toy::initial_outer(uint64_t /*seed*/) const { return pair(1, 1, tensors_); }
+
+}  // namespace bilevel
