@@ -1,1 +1,70 @@
-int main() { return 0; }
+// The program `bilevel`: one command each for what people do with bilevel problems. This file knows the
+// commands' names and how errors are shown; everything else is in one file per command.
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "bilevel/core/errors.h"
+#include "bilevel/run/machine.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+
+namespace {
+
+std::string version_text() {
+  const bilevel::MachineFacts facts = bilevel::machine_facts();
+  std::string text = fmt::format("bilevel {}\nLibTorch {}{}\nBLAS {}", facts.version, facts.torch,
+                                 facts.cuda ? " with CUDA" : "", facts.blas);
+  for (const std::string& warning : facts.warnings) text += "\nwarning: " + warning;
+  return text;
+}
+
+int run(int argc, char** argv) {
+  using namespace bilevel::cli;
+  CLI::App app{"Gradient-based bilevel optimisation: min_x f(x, w*(x)) such that w*(x) = argmin_w g(x, w)"};
+  app.name("bilevel");
+  app.set_version_flag("--version", version_text);
+  app.require_subcommand(1);
+  app.footer("bilevel COMMAND --help shows a command's options.");
+  int exit_code = success;
+  add_check_command(app, exit_code);
+  add_list_command(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11's own exit codes are in the hundreds; help and version are no errors.
+    return app.exit(error) == 0 ? success : bad_input;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace bilevel::cli;
+  try {
+    return run(argc, argv);
+  } catch (const bilevel::NotFiniteError& error) {
+    fmt::print(stderr, "bilevel: {}\n", error.what());
+    return not_finite;
+  } catch (const std::invalid_argument& error) {
+    fmt::print(stderr, "bilevel: {}\n", error.what());
+    return bad_input;
+  } catch (const c10::Error& error) {
+    fmt::print(stderr, "bilevel: {}\n", error.what_without_backtrace());
+    return failure;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "bilevel: out of memory: try a smaller problem, fewer kept steps or --dtype float\n");
+    return failure;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bilevel: {}\n", error.what());
+    return failure;
+  }
+}

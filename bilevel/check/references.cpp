@@ -20,7 +20,7 @@ using torch::autograd::grad;
 
 constexpr int64_t direct_limit = 1000;
 
-double norm(const Tensor& t) { return t.norm().item<double>(); }
+double length(const Tensor& t) { return t.norm().item<double>(); }
 
 // -(H + damping I)^-1 gradient; undefined where that matrix is not positive definite.
 Tensor newton_direction(Linearization& linear, const Tensor& gradient, double damping) {
@@ -49,7 +49,7 @@ SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, int64_
   for (; result.iterations < max_iterations; ++result.iterations) {
     const auto linear = oracle.linearize(result.w, x, Batch{});
     const Tensor gradient = linear->gradient();
-    gradient_norm = norm(gradient);
+    gradient_norm = length(gradient);
     if (result.iterations == 0) result.initial_gradient_norm = gradient_norm;
     if (!std::isfinite(gradient_norm) || gradient_norm == 0) break;
     Tensor direction = newton_direction(*linear, gradient, damping);
@@ -59,7 +59,8 @@ SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, int64_
     }
     if (!direction.defined()) break;
 
-    // Far away the loss must fall; near the solution it is flat to rounding, and the gradient must fall instead.
+    // Far away the loss must fall; near the solution it is flat to rounding, and the gradient must fall
+    // instead.
     const double loss = oracle.inner_loss(result.w, x).item<double>();
     const double slope = gradient.dot(direction).item<double>();
     bool moved = false;
@@ -69,7 +70,7 @@ SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, int64_
       if (!std::isfinite(new_loss)) continue;
       const bool falls = new_loss <= loss + 1e-4 * step * slope;
       const bool flat = std::abs(new_loss - loss) <= 1e-9 * (1 + std::abs(loss)) && step == 1;
-      if (falls || (flat && norm(oracle.inner_gradient(candidate, x, Batch{})) < 0.9 * gradient_norm)) {
+      if (falls || (flat && length(oracle.inner_gradient(candidate, x, Batch{})) < 0.9 * gradient_norm)) {
         result.w = candidate;
         moved = true;
         break;
@@ -78,8 +79,8 @@ SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, int64_
     if (!moved) break;  // rounding: no step makes it better
     damping = damping > 1e-12 ? damping / 10 : 0;
   }
-  result.gradient_norm = norm(oracle.inner_gradient(result.w, x, Batch{}));
-  const double scale = 1 + norm(oracle.linearize(result.w, x, Batch{})->hessian(result.w));
+  result.gradient_norm = length(oracle.inner_gradient(result.w, x, Batch{}));
+  const double scale = 1 + length(oracle.linearize(result.w, x, Batch{})->hessian(result.w));
   result.solved = result.gradient_norm <= (is_double ? 1e-9 : 1e-3) * scale;
   return result;
 }
@@ -89,8 +90,9 @@ ImplicitReference implicit_reference(Oracle& oracle, const Tensor& x, const Tens
   ImplicitReference result;
   result.inner = solve_inner(oracle, x, w);
   if (!result.inner.solved) {
-    result.why = fmt::format("the inner problem could not be solved: Newton's method ended at |grad_w g| = {:.3g}",
-                             result.inner.gradient_norm);
+    result.why =
+        fmt::format("the inner problem could not be solved: Newton's method ended at |grad_w g| = {:.3g}",
+                    result.inner.gradient_norm);
     return result;
   }
   Trajectory at_solution;
@@ -116,15 +118,15 @@ Reference unrolled_reference(const Problem& problem, const Tensor& x, const Tens
   const Tensor learned_start = problem.inner_start(x_leaf);
   const Tensor learned_rate = oracle.inner_rate(x_leaf);
   // A leaf of its own where the start is fixed, so that every step can be differentiated in w.
-  InnerState state = optimizer->start(learned_start.defined() ? learned_start
-                                                              : start.detach().requires_grad_(true));
+  InnerState state =
+      optimizer->start(learned_start.defined() ? learned_start : start.detach().requires_grad_(true));
   for (int64_t t = 0; t < options.steps; ++t) {
     const Batch batch = batches ? batches(t) : Batch{};
     const Tensor loss = problem.inner_loss(state.w, x_leaf, batch);
     const Tensor gradient = grad({loss}, {state.w}, {}, /*retain_graph=*/true, /*create_graph=*/true)[0];
     const double factor = options.schedule.factor(t);
-    const StepRate rate = learned_rate.defined() ? StepRate{0, learned_rate * factor}
-                                                 : StepRate{options.rate * factor, {}};
+    const StepRate rate =
+        learned_rate.defined() ? StepRate{0, learned_rate * factor} : StepRate{options.rate * factor, {}};
     state = optimizer->step(state, gradient, rate);
   }
   const Tensor loss = problem.outer_loss(state.w, x_leaf, outer);

@@ -1,8 +1,9 @@
 #pragma once
-// The two references that estimators are checked against, never mixed up: the implicit hypergradient at the solved
-// inner problem, and the derivative of f after the T steps that were really taken. Both are found by ways that no
-// estimator uses: Newton's method to rounding, and automatic differentiation through the unrolled graph (whose T
-// hidden Hessian products and T kept graphs are why it is a reference and not a method).
+// The two references that estimators are checked against, never mixed up: the implicit hypergradient at the
+// solved inner problem, and the derivative of f after the T steps that were really taken. Both are found by
+// ways that no estimator uses: Newton's method to rounding, and automatic differentiation through the
+// unrolled graph (whose T hidden Hessian products and T kept graphs are why it is a reference and not a
+// method).
 
 #include <string>
 
@@ -19,11 +20,12 @@ struct SolvedInner {
   int64_t iterations = 0;
   bool solved = false;  // the gradient is down to rounding
 };
-// Newton's method with a damped factorisation (or conjugate gradients where n is large) and a line search, from `w`.
+// Newton's method with a damped factorisation (or conjugate gradients where n is large) and a line search,
+// from `w`.
 SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, int64_t max_iterations = 100);
 
 struct Reference {
-  Tensor value;        // undefined = there is none, and `why` says why
+  Tensor value;  // undefined = there is none, and `why` says why
   std::string why;
 };
 struct ImplicitReference : Reference {
@@ -34,6 +36,7 @@ ImplicitReference implicit_reference(Oracle& oracle, const Tensor& x, const Tens
                                      const CurvatureOptions& curvature = {});
 // Of the T steps from `start` (or from the learned start) on the given batches.
 Reference unrolled_reference(const Problem& problem, const Tensor& x, const Tensor& start,
-                             const InnerOptions& options, const InnerBatches& batches = {}, const Batch& outer = {});
+                             const InnerOptions& options, const InnerBatches& batches = {},
+                             const Batch& outer = {});
 
 }  // namespace bilevel

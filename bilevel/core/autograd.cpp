@@ -20,14 +20,14 @@ using torch::autograd::grad;
 
 Tensor leaf(const Tensor& t) { return t.detach().requires_grad_(true); }
 
-// What a user's loss may do wrong, said in the user's words. On a GPU the finiteness is not read here: it would
-// stop the queue at every inner step; the inner loop reads it once at its end.
+// What a user's loss may do wrong, said in the user's words. On a GPU the finiteness is not read here: it
+// would stop the queue at every inner step; the inner loop reads it once at its end.
 Tensor checked_scalar(Tensor loss, const Tensor& w, std::string_view name) {
   if (!loss.defined()) throw std::invalid_argument(fmt::format("{} returned an undefined tensor", name));
   if (loss.numel() != 1) {
     throw std::invalid_argument(
-        fmt::format("{} must return a scalar, but returned a tensor of {} elements: take its mean or sum", name,
-                    loss.numel()));
+        fmt::format("{} must return a scalar, but returned a tensor of {} elements: take its mean or sum",
+                    name, loss.numel()));
   }
   if (loss.scalar_type() != w.scalar_type()) {
     throw std::invalid_argument(
@@ -37,9 +37,10 @@ Tensor checked_scalar(Tensor loss, const Tensor& w, std::string_view name) {
   if (loss.device().is_cpu()) {
     const double value = loss.item<double>();
     if (!std::isfinite(value)) {
-      throw NotFiniteError(fmt::format("{} returned {}: its input has |w| = {:g}; check the data, or lower the "
-                                       "inner rate if w has run away",
-                                       name, value, w.detach().norm().item<double>()));
+      throw NotFiniteError(
+          fmt::format("{} returned {}: its input has |w| = {:g}; check the data, or lower the "
+                      "inner rate if w has run away",
+                      name, value, w.detach().norm().item<double>()));
     }
   }
   return loss;
@@ -69,7 +70,8 @@ Tensor gradient_of(const Tensor& loss, const Tensor& variable, bool create_graph
 // d<y, u>/d input on a kept graph, zeros where y has no input in it.
 Tensor product(const Tensor& y, const Tensor& input, const Tensor& u) {
   if (!y.requires_grad()) return at::zeros_like(input);
-  Tensor result = grad({y}, {input}, {u}, /*retain_graph=*/true, /*create_graph=*/false, /*allow_unused=*/true)[0];
+  Tensor result =
+      grad({y}, {input}, {u}, /*retain_graph=*/true, /*create_graph=*/false, /*allow_unused=*/true)[0];
   return result.defined() ? result : at::zeros_like(input);
 }
 
@@ -114,7 +116,8 @@ class AutogradLinearization : public Linearization {
     const Tensor jv = product(parts_->transposed, parts_->cotangent, v);
     const Tensor curved = product(parts_->loss_gradient, parts_->output_leaf, jv);
     Tensor result = product(parts_->outputs, w_, curved);
-    if (parts_->regularizer_gradient.defined()) result = result + product(parts_->regularizer_gradient, w_, v);
+    if (parts_->regularizer_gradient.defined())
+      result = result + product(parts_->regularizer_gradient, w_, v);
     return result;
   }
 
@@ -140,16 +143,18 @@ class AutogradLinearization : public Linearization {
     if (!outer_gradient_.defined()) {
       outer_gradient_ = gradient_of(loss_, x_, true);
       if (!outer_gradient_.defined()) {
-        throw_independent("inner_loss", "x",
-                          "The hypergradient would be zero in silence. Override inner_loss_uses_outer() to return "
-                          "false if only the start or the rate belongs to x.");
+        throw_independent(
+            "inner_loss", "x",
+            "The hypergradient would be zero in silence. Override inner_loss_uses_outer() to return "
+            "false if only the start or the rate belongs to x.");
       }
     }
     return outer_gradient_;
   }
 
-  // grad_w g may have no x in it while g has (then C = 0). A g that has lost its x is a mistake, unless the problem
-  // says that it is meant; it is looked for only when a product comes out empty, so that it costs nothing otherwise.
+  // grad_w g may have no x in it while g has (then C = 0). A g that has lost its x is a mistake, unless the
+  // problem says that it is meant; it is looked for only when a product comes out empty, so that it costs
+  // nothing otherwise.
   Tensor cross_or_zero(const Tensor& found) {
     if (found.defined()) return found;
     if (problem_.inner_loss_uses_outer()) outer_gradient_graph();
@@ -161,7 +166,8 @@ class AutogradLinearization : public Linearization {
     std::optional<InnerParts> parts = problem_.inner_parts(w_, x_.detach(), batch_);
     if (!parts) {
       throw std::invalid_argument(
-          "curvature gauss-newton needs a problem that overrides inner_parts(): this one does not; use hessian or "
+          "curvature gauss-newton needs a problem that overrides inner_parts(): this one does not; use "
+          "hessian or "
           "damped curvature");
     }
     Parts p;
@@ -173,7 +179,8 @@ class AutogradLinearization : public Linearization {
         "inner_parts().outputs", "w");
     p.output_leaf = leaf(p.outputs);
     const Tensor loss = checked_scalar(parts->loss(p.output_leaf), w_, "inner_parts().loss");
-    p.loss_gradient = defined_gradient(gradient_of(loss, p.output_leaf, true), "inner_parts().loss", "its outputs");
+    p.loss_gradient =
+        defined_gradient(gradient_of(loss, p.output_leaf, true), "inner_parts().loss", "its outputs");
     if (parts->regularizer.defined()) p.regularizer_gradient = gradient_of(parts->regularizer, w_, true);
     parts_ = std::move(p);
   }

@@ -1,6 +1,7 @@
 #pragma once
-// Automatic differentiation of a problem's losses. This is the only file in core, hypergradients and algorithms
-// that calls autograd (a test greps for it), and Oracle the only caller that counts: a hidden call is a hidden cost.
+// Automatic differentiation of a problem's losses. This is the only file in core, hypergradients and
+// algorithms that calls autograd (a test greps for it), and Oracle the only caller that counts: a hidden call
+// is a hidden cost.
 
 #include <functional>
 #include <memory>
@@ -16,12 +17,14 @@ struct LossGradients {
   Tensor x;     // df/dx; zeros where f has no x in it
 };
 
-Tensor inner_gradient(const Problem& problem, const Tensor& w, const Tensor& x, const Batch& batch);  // grad_w g
+Tensor inner_gradient(const Problem& problem, const Tensor& w, const Tensor& x,
+                      const Batch& batch);  // grad_w g
 Tensor inner_gradient_in_outer(const Problem& problem, const Tensor& w, const Tensor& x,
                                const Batch& batch);  // grad_x g
 LossGradients outer_gradients(const Problem& problem, const Tensor& w, const Tensor& x, const Batch& batch);
 
-// Second derivatives on a kept graph: the forward pass and the first backward pass are made once for all products.
+// Second derivatives on a kept graph: the forward pass and the first backward pass are made once for all
+// products.
 std::unique_ptr<Linearization> linearize(const Problem& problem, const Tensor& w, const Tensor& x,
                                          const Batch& batch);
 

@@ -14,8 +14,9 @@ namespace {
 
 constexpr std::string_view solver = "conjugate_gradient";
 
-// What d'Ad says about A, relative to the curvatures met so far. Within rounding of zero its sign means nothing,
-// but a positive semi-definite A with d'Ad = 0 has Ad = 0: where Ad is not small, A must be indefinite.
+// What d'Ad says about A, relative to the curvatures met so far. Within rounding of zero its sign means
+// nothing, but a positive semi-definite A with d'Ad = 0 has Ad = 0: where Ad is not small, A must be
+// indefinite.
 Status status_of_curvature(double curvature, double largest, const Tensor& product, double direction_norm,
                            double epsilon) {
   if (!std::isfinite(curvature)) return Status::not_finite;

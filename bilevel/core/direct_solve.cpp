@@ -1,5 +1,5 @@
-// The reference for small systems: the matrix itself, one product a column, and a factorisation that says what
-// kind of matrix it was.
+// The reference for small systems: the matrix itself, one product a column, and a factorisation that says
+// what kind of matrix it was.
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
@@ -23,8 +23,8 @@ bool nearly_singular(const Tensor& pivots, double rounding) {
   return !(sizes.min().item<double>() > rounding * sizes.max().item<double>());
 }
 
-// Through the eigenvalues, leaving out those that are zero to rounding: the least-squares solution of smallest
-// norm, which is the solution where there is one.
+// Through the eigenvalues, leaving out those that are zero to rounding: the least-squares solution of
+// smallest norm, which is the solution where there is one.
 Tensor solve_by_eigenvalues(const Tensor& a, const Tensor& b, double rounding, Status& status) {
   const auto [values, vectors] = at::linalg_eigh(a);
   const Tensor sizes = values.abs();
@@ -73,10 +73,12 @@ LinearResult direct_solve(const MatrixProduct& matrix, const Tensor& right_hand_
   const Tensor b = detail::checked_right_hand_side(solver, right_hand_side);
   const int64_t size = b.numel();
   if (size > options.limit) {
-    throw std::invalid_argument(fmt::format(
-        "{}: {} unknowns exceed limit = {}; use conjugate_gradient, or raise the limit (the matrix takes {:.1f} GB)",
-        solver, size, options.limit,
-        static_cast<double>(size) * static_cast<double>(size) * static_cast<double>(b.element_size()) * 1e-9));
+    throw std::invalid_argument(
+        fmt::format("{}: {} unknowns exceed limit = {}; use conjugate_gradient, or raise the limit (the "
+                    "matrix takes {:.1f} GB)",
+                    solver, size, options.limit,
+                    static_cast<double>(size) * static_cast<double>(size) *
+                        static_cast<double>(b.element_size()) * 1e-9));
   }
   const double b_norm = detail::norm_of(b);
   LinearResult result;
@@ -97,8 +99,8 @@ LinearResult direct_solve(const MatrixProduct& matrix, const Tensor& right_hand_
     result.relative_residual = std::numeric_limits<double>::quiet_NaN();
     return result;
   }
-  const double rounding = std::max(4 * detail::epsilon_of(b),
-                                   static_cast<double>(size) * std::numeric_limits<double>::epsilon());
+  const double rounding =
+      std::max(4 * detail::epsilon_of(b), static_cast<double>(size) * std::numeric_limits<double>::epsilon());
   const Tensor b_double = b.to(at::kDouble);
   result.solution = factorise_and_solve(a, b_double, rounding, result.status).to(b.scalar_type());
   result.residuals.push_back(detail::norm_of(at::addmv(b_double, a, result.solution.to(at::kDouble), 1, -1)));

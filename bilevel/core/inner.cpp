@@ -52,7 +52,8 @@ class GradientDescent : public InnerOptimizer {
   }
 };
 
-// m' = beta m + g; heavy ball: w' = w - rate m'; Nesterov: w' = w - rate (g + beta m'). PyTorch's form of both.
+// m' = beta m + g; heavy ball: w' = w - rate m'; Nesterov: w' = w - rate (g + beta m'). PyTorch's form of
+// both.
 class Momentum : public InnerOptimizer {
  public:
   Momentum(double beta, bool nesterov) : beta_(beta), nesterov_(nesterov) {}
@@ -106,9 +107,9 @@ class Momentum : public InnerOptimizer {
   bool nesterov_;
 };
 
-// Adam with bias correction. Where the second moment is exactly zero every gradient so far was zero, and with them
-// the first moment: the derivative through the square root is then 0 * infinity, whose limit is 0, and is taken
-// as such.
+// Adam with bias correction. Where the second moment is exactly zero every gradient so far was zero, and with
+// them the first moment: the derivative through the square root is then 0 * infinity, whose limit is 0, and
+// is taken as such.
 class Adam : public InnerOptimizer {
  public:
   Adam(double beta1, double beta2, double epsilon) : beta1_(beta1), beta2_(beta2), epsilon_(epsilon) {}
@@ -142,9 +143,8 @@ class Adam : public InnerOptimizer {
     const Tensor m_tangent = before_tangent.buffers[0] * beta1_ + gradient_tangent * (1 - beta1_);
     const Tensor v_tangent =
         before_tangent.buffers[1] * beta2_ + gradient * gradient_tangent * (2 * (1 - beta2_));
-    const Tensor direction_tangent =
-        m_tangent / (now.denominator * now.correction1) -
-        now.m_hat * now.half_inverse_root * v_tangent / now.denominator.square();
+    const Tensor direction_tangent = m_tangent / (now.denominator * now.correction1) -
+                                     now.m_hat * now.half_inverse_root * v_tangent / now.denominator.square();
     Tensor w = minus_scaled(before_tangent.w, direction_tangent, rate);
     if (rate_tangent.defined()) w = w - rate_tangent * now.m_hat / now.denominator;
     return {w, {m_tangent, v_tangent}, before.step + 1};
@@ -170,8 +170,8 @@ class Adam : public InnerOptimizer {
     now.v = before.buffers[1] * beta2_ + gradient.square() * (1 - beta2_);
     now.m_hat = now.m / now.correction1;
     const Tensor v_hat = now.v / correction2;
-    // The root of a one where v is zero, masked afterwards: also automatic differentiation through this step, which
-    // serves as a reference, then meets no infinity.
+    // The root of a one where v is zero, masked afterwards: also automatic differentiation through this step,
+    // which serves as a reference, then meets no infinity.
     const Tensor positive = v_hat > 0;
     const Tensor root = at::where(positive, v_hat, at::ones_like(v_hat)).sqrt();
     const Tensor mask = positive.to(v_hat.scalar_type());

@@ -1,8 +1,8 @@
 #pragma once
-// Inner optimisers, each as one step, the adjoint of that step and its tangent. A step is an elementwise map of
-// (state, gradient, rate); what makes it a step of bilevel optimisation, that the gradient depends on w and x, is
-// added by whoever holds the oracle (core/trajectory.h). So an optimiser is a dozen lines of arithmetic and knows
-// no autograd.
+// Inner optimisers, each as one step, the adjoint of that step and its tangent. A step is an elementwise map
+// of (state, gradient, rate); what makes it a step of bilevel optimisation, that the gradient depends on w
+// and x, is added by whoever holds the oracle (core/trajectory.h). So an optimiser is a dozen lines of
+// arithmetic and knows no autograd.
 
 #include <cstdint>
 #include <memory>
@@ -48,8 +48,8 @@ class InnerOptimizer {
                              const InnerState& before_tangent, const Tensor& gradient_tangent,
                              const Tensor& rate_tangent) const = 0;
   virtual bool adjoint_needs_gradient() const { return false; }
-  // The largest rate at which the step is stable on a quadratic whose largest curvature is given; infinity where
-  // there is no such limit.
+  // The largest rate at which the step is stable on a quadratic whose largest curvature is given; infinity
+  // where there is no such limit.
   virtual double largest_safe_rate(double largest_curvature) const = 0;
 
   InnerState start(const Tensor& w) const;  // zero buffers, step 0

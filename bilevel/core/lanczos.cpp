@@ -1,6 +1,7 @@
 // Lanczos with full reorthogonalisation, restarted with the Ritz vectors of both ends (Wu and Simon,
-// "Thick-restart Lanczos method for large symmetric eigenvalue problems", 2000). Orthogonalising against the whole
-// basis gives the whole column of V'AV, so a restart needs no special case: its arrow appears by itself.
+// "Thick-restart Lanczos method for large symmetric eigenvalue problems", 2000). Orthogonalising against the
+// whole basis gives the whole column of V'AV, so a restart needs no special case: its arrow appears by
+// itself.
 #include "bilevel/core/lanczos.h"
 
 #include <ATen/ATen.h>

@@ -1,6 +1,6 @@
 #pragma once
-// Thick-restart Lanczos on tensors: the extreme eigenvalues on any device, without another library. Internal to
-// core/; use extreme_eigenvalues.
+// Thick-restart Lanczos on tensors: the extreme eigenvalues on any device, without another library. Internal
+// to core/; use extreme_eigenvalues.
 
 #include <cstdint>
 

@@ -38,9 +38,8 @@ std::string_view name_of(Status status) {
 
 double LinearResult::residual() const {
   if (residuals.empty()) return -1.0;
-  const bool returned_the_last =
-      status == Status::ok || status == Status::converged || status == Status::max_iterations ||
-      status == Status::diverged;
+  const bool returned_the_last = status == Status::ok || status == Status::converged ||
+                                 status == Status::max_iterations || status == Status::diverged;
   if (returned_the_last) return residuals.back();
   double best = std::numeric_limits<double>::quiet_NaN();
   for (const double residual : residuals) best = std::fmin(best, residual);  // fmin skips NaN
@@ -62,10 +61,10 @@ void require_like(std::string_view solver, std::string_view what, const Tensor& 
   if (!given.defined()) throw std::invalid_argument(fmt::format("{}: {} is undefined", solver, what));
   if (given.sizes() != wanted.sizes() || given.scalar_type() != wanted.scalar_type() ||
       given.device() != wanted.device()) {
-    throw std::invalid_argument(fmt::format(
-        "{}: {} is {} {} on {}, must be {} {} on {} like the right-hand side", solver, what, shape_of(given),
-        at::toString(given.scalar_type()), given.device().str(), shape_of(wanted),
-        at::toString(wanted.scalar_type()), wanted.device().str()));
+    throw std::invalid_argument(
+        fmt::format("{}: {} is {} {} on {}, must be {} {} on {} like the right-hand side", solver, what,
+                    shape_of(given), at::toString(given.scalar_type()), given.device().str(),
+                    shape_of(wanted), at::toString(wanted.scalar_type()), wanted.device().str()));
   }
 }
 
@@ -79,7 +78,8 @@ void require_at_least(std::string_view solver, std::string_view option, int64_t 
 
 void require_nonnegative(std::string_view solver, std::string_view option, double value) {
   if (!std::isfinite(value) || value < 0) {
-    throw std::invalid_argument(fmt::format("{}: {} = {} must be finite and at least 0", solver, option, value));
+    throw std::invalid_argument(
+        fmt::format("{}: {} = {} must be finite and at least 0", solver, option, value));
   }
 }
 

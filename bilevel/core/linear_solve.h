@@ -57,8 +57,8 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& b,
                                 const ConjugateGradientOptions& options = {});
 
 // Minimises the residual over the Krylov space of a symmetric A that may be indefinite or singular (Paige and
-// Saunders 1975); products, tolerance and b = 0 as above. Breakdown: b is not in the range of A, and the solution is
-// a least-squares one.
+// Saunders 1975); products, tolerance and b = 0 as above. Converged: below the tolerance, or below the rounding of
+// A v. Breakdown: b is not in the range of A, and the solution is a least-squares one.
 struct MinresOptions {
   int64_t max_iterations = 10;
   double relative_tolerance = 0.0;

@@ -20,7 +20,8 @@ void MinresOptions::validate() const {
   detail::require_nonnegative(solver, "damping", damping);
 }
 
-LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side, const MinresOptions& options) {
+LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side,
+                    const MinresOptions& options) {
   options.validate();
   const Tensor b = detail::checked_right_hand_side(solver, right_hand_side);
   const Tensor start = detail::checked_warm_start(solver, options.warm_start, b);
@@ -48,14 +49,23 @@ LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side, 
     v.mul_(1 / scale).div_(residual / scale);
   }
 
-  double beta = 0;                     // T(k, k-1)
-  double cosine = -1, sine = 0;        // the rotation before this one
+  double beta = 0;                      // T(k, k-1)
+  double cosine = -1, sine = 0;         // the rotation before this one
   double delta_bar = 0, epsilon_k = 0;  // what earlier rotations left above the diagonal of R
-  double largest_column = 0;           // of T: estimates |A|
-  const double target = std::max(options.relative_tolerance, epsilon) * b_norm;
+  double largest_column = 0;            // of T: estimates |A|
+  double x_norm = 0;                    // of the iterate before this one
+  const double target = options.relative_tolerance * b_norm;
+  // b - A x is not known better than to the rounding of A x; an x that grew out of hand excuses nothing.
+  const auto rounding = [&](double margin) {
+    return std::min(margin * epsilon * (b_norm + largest_column * x_norm), std::sqrt(epsilon) * b_norm);
+  };
+  // No further step lowers the residual: either it is rounding, or b is not in the range of A.
+  const auto status_at_least_squares = [&] {
+    return residual <= rounding(100) ? Status::converged : Status::breakdown;
+  };
   result.status = std::isfinite(residual) ? Status::max_iterations : Status::not_finite;
   while (result.status == Status::max_iterations) {
-    if (residual <= target) {
+    if (residual <= std::max(target, rounding(1))) {
       result.status = Status::converged;
       break;
     }
@@ -66,10 +76,12 @@ LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side, 
     Tensor& next = v_before;
     const Tensor alpha_on_device = at::dot(v, next);
     next.addcmul_(v, alpha_on_device, -1);
-    const std::vector<double> scalars = detail::read({alpha_on_device, at::linalg_vector_norm(next, 2)});
+    const std::vector<double> scalars =
+        detail::read({alpha_on_device, at::linalg_vector_norm(next, 2), at::linalg_vector_norm(x, 2)});
     // The Krylov space of A + damping I is that of A: damping enters T alone.
     const double alpha = scalars[0] + options.damping;
     double next_beta = scalars[1];
+    x_norm = scalars[2];
     if (!std::isfinite(alpha) || !std::isfinite(next_beta)) {
       result.status = Status::not_finite;
       break;
@@ -81,19 +93,28 @@ LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side, 
     const double gamma_bar = sine * delta_bar - cosine * alpha;
     const double next_delta_bar = -cosine * next_beta;
     const double next_epsilon = sine * next_beta;
-    // |A r| / |r| of the iterate before this step: where it vanishes, x is a least-squares solution and b is not
-    // in the range of A.
-    if (std::hypot(gamma_bar, next_delta_bar) <= 10 * epsilon * largest_column) {
-      result.status = Status::breakdown;
+    const double gamma = std::hypot(gamma_bar, next_beta);
+    // |A r| / |r| of the iterate so far. Where it vanishes beside |A|, x is a least-squares solution.
+    const double normal_residual = std::hypot(gamma_bar, next_delta_bar);
+    if (normal_residual <= std::pow(epsilon, 0.75) * largest_column) {
+      result.status = status_at_least_squares();
       break;
     }
-    const double gamma = std::hypot(gamma_bar, next_beta);
     cosine = gamma_bar / gamma;
     sine = next_beta / gamma;
 
     // w_{k+1} = (v - delta w_k - epsilon_k w_{k-1}) / gamma, in the memory of w_{k-1}.
     w_before.mul_(-epsilon_k / gamma).add_(w, -delta / gamma).add_(v, 1 / gamma);
     std::swap(w, w_before);
+    // The residual feels |A r| by its square only, so near a least-squares solution it stands still while steps along
+    // what A hardly sees grow without bound: one that costs more by rounding than it gains is not taken.
+    if (normal_residual <= std::cbrt(epsilon) * largest_column) {
+      const double step_length = std::abs(cosine) * residual * detail::norm_of(w);
+      if (residual * (1 - sine) < epsilon * largest_column * step_length) {
+        result.status = status_at_least_squares();
+        break;
+      }
+    }
     x.add_(w, cosine * residual);
     residual *= sine;
     result.residuals.push_back(residual);

@@ -45,7 +45,8 @@ Status status_of(const Trace& trace, double rate, double scale, Status finished,
   if (!finite) return Status::diverged;
   const std::vector<double>& norms = result.residuals;
   if (norms.size() >= 2) {
-    const double allowed = 1 + std::sqrt(epsilon);  // a matrix with a null space keeps the norm, but for rounding
+    const double allowed =
+        1 + std::sqrt(epsilon);  // a matrix with a null space keeps the norm, but for rounding
     const double last = norms.back();
     if (last > norms.front() * allowed || last > norms[norms.size() - 2] * allowed) return Status::diverged;
   }
@@ -70,7 +71,8 @@ LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& right_ha
 
   LinearResult result;
   Trace trace;
-  Tensor term = at::mul(b, 1 / scale);  // (I - rate A)^k b, which is the residual of the sum of the terms before it
+  Tensor term =
+      at::mul(b, 1 / scale);  // (I - rate A)^k b, which is the residual of the sum of the terms before it
   Tensor sum = term.clone();
   trace.residuals.push_back(at::linalg_vector_norm(term, 2));
   for (int64_t k = 0; k < options.terms; ++k) {

@@ -18,9 +18,7 @@ class Stopwatch {
   explicit Stopwatch(double& total) : total_(total), start_(std::chrono::steady_clock::now()) {}
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
-  ~Stopwatch() {
-    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
+  ~Stopwatch() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 
  private:
   double& total_;
@@ -30,11 +28,12 @@ class Stopwatch {
 void check_vector(const Tensor& t, std::string_view name) {
   if (!t.defined()) throw std::invalid_argument(fmt::format("{} is an undefined tensor", name));
   if (t.dim() != 1 || t.numel() == 0) {
-    throw std::invalid_argument(fmt::format(
-        "{} must be a flat, non-empty vector, but has {} dimensions and {} elements: flatten it with a Layout",
-        name, t.dim(), t.numel()));
+    throw std::invalid_argument(
+        fmt::format("{} must be a flat, non-empty vector, but has {} dimensions and {} elements: flatten it "
+                    "with a Layout",
+                    name, t.dim(), t.numel()));
   }
-  if (!at::isFloatingType(t.scalar_type())) {
+  if (t.scalar_type() != at::kDouble && t.scalar_type() != at::kFloat) {
     throw std::invalid_argument(
         fmt::format("{} must be float or double, but is {}", name, c10::toString(t.scalar_type())));
   }
@@ -50,7 +49,8 @@ void check_point(const Tensor& w, const Tensor& x, const Batch& batch) {
   }
   if (batch.is_full()) return;
   if (batch.index.numel() == 0) {
-    throw std::invalid_argument("the batch is empty: it needs at least one example (undefined = the full set)");
+    throw std::invalid_argument(
+        "the batch is empty: it needs at least one example (undefined = the full set)");
   }
   if (batch.index.dim() != 1 || batch.index.scalar_type() != at::kLong) {
     throw std::invalid_argument(fmt::format("batch.index must be a vector of int64, but is {}-dimensional {}",
@@ -60,7 +60,8 @@ void check_point(const Tensor& w, const Tensor& x, const Batch& batch) {
 
 // A problem's own closed form may return anything: a wrong shape or type here would surface far away.
 Tensor checked_like(Tensor result, const Tensor& like, std::string_view name) {
-  if (!result.defined() || !result.sizes().equals(like.sizes()) || result.scalar_type() != like.scalar_type()) {
+  if (!result.defined() || !result.sizes().equals(like.sizes()) ||
+      result.scalar_type() != like.scalar_type()) {
     throw std::invalid_argument(
         fmt::format("{} must return {} elements of {}, but returned {}", name, like.numel(),
                     c10::toString(like.scalar_type()),
@@ -135,10 +136,10 @@ Tensor expanded_rate(const Problem& problem, const Tensor& x) {
   if (rate.numel() == 1) return rate.reshape({1});
   const Layout* layout = problem.inner_layout();
   if (layout == nullptr || rate.numel() != static_cast<int64_t>(layout->entries().size())) {
-    throw std::invalid_argument(
-        fmt::format("Problem::inner_rate returned {} rates: it must return one, or one for each of the {} entries "
-                    "of inner_layout()",
-                    rate.numel(), layout == nullptr ? 0 : layout->entries().size()));
+    throw std::invalid_argument(fmt::format(
+        "Problem::inner_rate returned {} rates: it must return one, or one for each of the {} entries "
+        "of inner_layout()",
+        rate.numel(), layout == nullptr ? 0 : layout->entries().size()));
   }
   return layout->repeat_per_entry(rate);
 }
@@ -170,7 +171,7 @@ Tensor Oracle::inner_gradient(const Tensor& w, const Tensor& x, const Batch& bat
   check_point(w, x, batch);
   ++counts_.inner_gradient;
   counts_.samples += batch.size(problem_.inner_samples());
-  return checked_like(problem_.inner_gradient(w, x, batch), w, "Problem::inner_gradient");
+  return checked_like(problem_.inner_gradient(w.detach(), x.detach(), batch), w, "Problem::inner_gradient");
 }
 
 Tensor Oracle::inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) {
@@ -193,7 +194,7 @@ Oracle::OuterGradients Oracle::outer_gradients(const Tensor& w, const Tensor& x,
 std::unique_ptr<Linearization> Oracle::linearize(const Tensor& w, const Tensor& x, const Batch& batch) {
   const Stopwatch watch(counts_.seconds);
   check_point(w, x, batch);
-  return std::make_unique<CountedLinearization>(problem_.linearize(w, x, batch), counts_,
+  return std::make_unique<CountedLinearization>(problem_.linearize(w.detach(), x.detach(), batch), counts_,
                                                 batch.size(problem_.inner_samples()), w, x);
 }
 
@@ -209,10 +210,11 @@ Tensor Oracle::outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) 
 
 Tensor Oracle::inner_rate(const Tensor& x) const {
   const Tensor rate = expanded_rate(problem_, x);
-  if (rate.defined() && !(rate > 0).all().item<bool>()) {
+  if (rate.defined() && !at::logical_and(rate > 0, at::isfinite(rate)).all().item<bool>()) {
     throw std::invalid_argument(
-        fmt::format("Problem::inner_rate returned {:g}: a rate must be positive; parametrise it by its logarithm",
-                    rate.min().item<double>()));
+        fmt::format("Problem::inner_rate returned {:g} to {:g}: a rate must be positive and finite; "
+                    "parametrise it by its logarithm",
+                    rate.min().item<double>(), rate.max().item<double>()));
   }
   return rate;
 }
@@ -226,7 +228,8 @@ Tensor Oracle::start_tangent(const Tensor& x, const Tensor& u) const {
 }
 
 Tensor Oracle::rate_pullback(const Tensor& x, const Tensor& adjoint) const {
-  return autograd::vector_jacobian([this](const Tensor& y) { return expanded_rate(problem_, y); }, x, adjoint);
+  return autograd::vector_jacobian([this](const Tensor& y) { return expanded_rate(problem_, y); }, x,
+                                   adjoint);
 }
 
 Tensor Oracle::rate_tangent(const Tensor& x, const Tensor& u) const {

@@ -1,6 +1,7 @@
 #pragma once
-// A problem, and what it has cost so far. Every derivative that an estimator or an algorithm uses goes through here
-// and is counted once; there is no other way to a derivative.
+// A problem, and what it has cost so far. Every derivative that an estimator or an algorithm uses goes
+// through here and is counted once; there is no other way to a derivative. A graph that hangs on the caller's
+// w or x ends here: a closed form would otherwise carry it along all the steps.
 
 #include <cstdint>
 #include <memory>

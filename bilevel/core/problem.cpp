@@ -12,11 +12,13 @@ namespace bilevel {
 
 Tensor Linearization::gauss_newton(const Tensor& /*v*/) {
   throw std::invalid_argument(
-      "curvature gauss-newton needs a problem that exposes its outputs and the loss on them apart: this one's "
+      "curvature gauss-newton needs a problem that exposes its outputs and the loss on them apart: this "
+      "one's "
       "linearize() has no gauss_newton(); use hessian or damped curvature");
 }
 
-std::unique_ptr<Linearization> Problem::linearize(const Tensor& w, const Tensor& x, const Batch& batch) const {
+std::unique_ptr<Linearization> Problem::linearize(const Tensor& w, const Tensor& x,
+                                                  const Batch& batch) const {
   return autograd::linearize(*this, w, x, batch);
 }
 
@@ -39,13 +41,14 @@ FunctionProblem::FunctionProblem(Loss inner, Loss outer, Tensor initial_inner, T
       outer_(std::move(outer)),
       initial_inner_(std::move(initial_inner)),
       initial_outer_(std::move(initial_outer)) {
-  if (!inner_ || !outer_) throw std::invalid_argument("FunctionProblem needs both an inner and an outer loss");
+  if (!inner_ || !outer_)
+    throw std::invalid_argument("FunctionProblem needs both an inner and an outer loss");
   for (const auto& [name, start] : {std::pair<const char*, const Tensor&>{"initial_inner", initial_inner_},
                                     std::pair<const char*, const Tensor&>{"initial_outer", initial_outer_}}) {
     if (!start.defined() || start.dim() != 1) {
-      throw std::invalid_argument(
-          fmt::format("FunctionProblem: {} must be a flat vector (one dimension), but is {}", name,
-                      start.defined() ? fmt::format("{}-dimensional", start.dim()) : std::string("undefined")));
+      throw std::invalid_argument(fmt::format(
+          "FunctionProblem: {} must be a flat vector (one dimension), but is {}", name,
+          start.defined() ? fmt::format("{}-dimensional", start.dim()) : std::string("undefined")));
     }
   }
 }

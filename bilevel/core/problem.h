@@ -3,9 +3,9 @@
 //
 //     min_x f(x, w*(x))    such that    w*(x) = argmin_w g(x, w)
 //
-// w and x are flat vectors (core/layout.h gives them shape). A loss is a scalar tensor. Nothing may be written to
-// w or x, and nothing random may be drawn but from batch.seed: the library evaluates the losses again at the same
-// place when it recomputes iterates, and at w +- a step when it takes differences.
+// w and x are flat vectors (core/layout.h gives them shape). A loss is a scalar tensor. Nothing may be
+// written to w or x, and nothing random may be drawn but from batch.seed: the library evaluates the losses
+// again at the same place when it recomputes iterates, and at w +- a step when it takes differences.
 
 #include <cstdint>
 #include <functional>
@@ -23,9 +23,9 @@ namespace bilevel {
 
 // The inner loss taken apart, g = loss(outputs) + regularizer, which is what the Gauss-Newton matrix needs.
 struct InnerParts {
-  Tensor outputs;                                   // the model's outputs at (w, x), differentiable in w
-  std::function<Tensor(const Tensor&)> loss;        // of the outputs alone: the data's term of g
-  Tensor regularizer;                               // scalar, direct in w; undefined = none
+  Tensor outputs;                             // the model's outputs at (w, x), differentiable in w
+  std::function<Tensor(const Tensor&)> loss;  // of the outputs alone: the data's term of g
+  Tensor regularizer;                         // scalar, direct in w; undefined = none
 };
 
 class Problem {
@@ -44,20 +44,22 @@ class Problem {
   virtual int64_t outer_samples() const { return 1; }
 
   // Closed forms, for problems that have them; the defaults differentiate the losses.
-  virtual std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x, const Batch& batch) const;
+  virtual std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
+                                                   const Batch& batch) const;
   virtual Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const;
 
   // g by parts, where the Gauss-Newton matrix is to be available.
   virtual std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const;
 
-  // A starting point and a rate that belong to x and are learned. `inner_start` returns w_0 as a differentiable
-  // function of x; `inner_rate` a positive rate: one element, or one per entry of `inner_layout`. Undefined (the
-  // default) = not learned: the start is given and the rate is the inner optimiser's option.
+  // A starting point and a rate that belong to x and are learned. `inner_start` returns w_0 as a
+  // differentiable function of x; `inner_rate` a positive rate: one element, or one per entry of
+  // `inner_layout`. Undefined (the default) = not learned: the start is given and the rate is the inner
+  // optimiser's option.
   virtual Tensor inner_start(const Tensor& x) const;
   virtual Tensor inner_rate(const Tensor& x) const;
   virtual const Layout* inner_layout() const { return nullptr; }
-  // False where g itself has no x in it, as when only the start or the rate is learned. Said aloud, because a loss
-  // that has lost its x by accident (a detached tensor) would otherwise give a silent zero.
+  // False where g itself has no x in it, as when only the start or the rate is learned. Said aloud, because a
+  // loss that has lost its x by accident (a detached tensor) would otherwise give a silent zero.
   virtual bool inner_loss_uses_outer() const { return true; }
 
   virtual void project_outer_(Tensor& x) const;

@@ -1,6 +1,6 @@
 #pragma once
-// What the solvers on a matrix-vector product share: checks that name what is wrong, and numbers read from the
-// device as rarely as possible. Internal to core/.
+// What the solvers on a matrix-vector product share: checks that name what is wrong, and numbers read from
+// the device as rarely as possible. Internal to core/.
 
 #include <cstdint>
 #include <string_view>
@@ -28,14 +28,14 @@ Tensor checked_product(std::string_view solver, const Tensor& product, const Ten
 double epsilon_of(const Tensor& v);
 // |v|, also where the squares leave the range of v's type.
 double norm_of(const Tensor& v);
-// A power of two near `norm` (1 where it is zero or not finite): dividing by it changes no mantissa, and keeps the
-// squares of tiny or huge vectors within the range of a float.
+// A power of two near `norm` (1 where it is zero or not finite): dividing by it changes no mantissa, and
+// keeps the squares of tiny or huge vectors within the range of a float.
 double scale_near(double norm);
 // Several 0-dimensional tensors by one transfer.
 std::vector<double> read(at::TensorList scalars);
 
-// The end of a solve whose right-hand side is zero (the solution is zero) or not finite (the solution is NaN, so
-// that nobody mistakes it for one). True where `result` has been filled.
+// The end of a solve whose right-hand side is zero (the solution is zero) or not finite (the solution is NaN,
+// so that nobody mistakes it for one). True where `result` has been filled.
 bool ends_before_it_begins(const Tensor& b, double b_norm, LinearResult& result);
 
 }  // namespace bilevel::detail

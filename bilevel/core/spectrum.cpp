@@ -1,5 +1,5 @@
-// Which method finds the extreme eigenvalues: dense where the matrix is small, Spectra on the CPU where it was found
-// at configure time, and our own Lanczos elsewhere.
+// Which method finds the extreme eigenvalues: dense where the matrix is small, Spectra on the CPU where it
+// was found at configure time, and our own Lanczos elsewhere.
 #include "bilevel/core/spectrum.h"
 
 #include <ATen/ATen.h>
@@ -45,9 +45,9 @@ Spectrum dense(const MatrixProduct& matrix, int64_t size, const at::TensorOption
 
 #ifdef BILEVEL_HAS_SPECTRA
 
-// A / unit + 3 I. Spectra compares with absolute and eigenvalue-relative thresholds, which a matrix of size 1e-12 or
-// a singular one never meets; with unit near |A| this spectrum lies within about [2, 4]. It also has no way to
-// stop or to fail: both are exceptions here, told apart by `stopped_by`.
+// A / unit + 3 I. Spectra compares with absolute and eigenvalue-relative thresholds, which a matrix of size
+// 1e-12 or a singular one never meets; with unit near |A| this spectrum lies within about [2, 4]. It also has
+// no way to stop or to fail: both are exceptions here, told apart by `stopped_by`.
 class ShiftedProduct {
  public:
   using Scalar = double;
@@ -105,10 +105,10 @@ class BothEnds : public Spectra::SymEigsSolver<ShiftedProduct> {
   double ritz(Eigen::Index i) const { return m_ritz_val[i]; }
 };
 
-Spectrum by_spectra(const MatrixProduct& matrix, int64_t size, const at::TensorOptions& options, double tolerance,
-                    const SpectrumOptions& spectrum_options) {
-  // A few steps of our own tell |A| and see the matrices of very few eigenvalues (zero, identity, rank one), on
-  // which Spectra divides by zero.
+Spectrum by_spectra(const MatrixProduct& matrix, int64_t size, const at::TensorOptions& options,
+                    double tolerance, const SpectrumOptions& spectrum_options) {
+  // A few steps of our own tell |A| and see the matrices of very few eigenvalues (zero, identity, rank one),
+  // on which Spectra divides by zero.
   constexpr int64_t trial = 8;
   constexpr int64_t basis = 40;
   detail::LanczosOptions own;
@@ -126,8 +126,8 @@ Spectrum by_spectra(const MatrixProduct& matrix, int64_t size, const at::TensorO
   spectrum.status = Status::max_iterations;
   try {
     eigenvalues.init(start.data_ptr<double>());
-    // The products end the loop, not the restarts. Our rule for eigenvalues near zero decides the tolerance, as all
-    // of this shifted spectrum has the size of |A|.
+    // The products end the loop, not the restarts. Our rule for eigenvalues near zero decides the tolerance,
+    // as all of this shifted spectrum has the size of |A|.
     eigenvalues.compute(Spectra::SortRule::BothEnds, std::numeric_limits<int>::max(),
                         std::pow(tolerance, 1.5) / (ShiftedProduct::shift + 1));
     spectrum.status = Status::converged;
@@ -168,9 +168,11 @@ Spectrum iterative(const MatrixProduct& matrix, int64_t size, const at::TensorOp
   own.tolerance = tolerance;
   own.max_products = spectrum_options.max_products;
   own.seed = spectrum_options.seed;
-  // A gigabyte of basis at most, but never so few vectors that restarts lose what they found.
+  // Small matrices end within `size` products if never restarted. Elsewhere more than 128 vectors save few
+  // products and cost much orthogonalisation; a gigabyte at most, but not so few that restarts lose what they
+  // found.
   const int64_t bytes = size * (single ? 4 : 8);
-  own.max_basis = std::clamp<int64_t>((int64_t{1} << 30) / bytes, 24, 300);
+  own.max_basis = size <= 512 ? size : std::clamp<int64_t>((int64_t{1} << 30) / bytes, 24, 128);
   return detail::lanczos(matrix, size, options, own);
 }
 
@@ -208,8 +210,7 @@ Spectrum extreme_eigenvalues(const MatrixProduct& matrix, int64_t size, const at
   detail::require_float_or_double(solver, "options", type);
   const at::TensorOptions plain = options.requires_grad(c10::nullopt);
   const bool small = size < spectrum_options.dense_below && size <= spectrum_options.max_products;
-  Spectrum spectrum =
-      small ? dense(matrix, size, plain) : iterative(matrix, size, plain, spectrum_options);
+  Spectrum spectrum = small ? dense(matrix, size, plain) : iterative(matrix, size, plain, spectrum_options);
   const double epsilon = type == at::kFloat ? static_cast<double>(std::numeric_limits<float>::epsilon())
                                             : std::numeric_limits<double>::epsilon();
   spectrum.rounding = epsilon * std::sqrt(static_cast<double>(size)) *

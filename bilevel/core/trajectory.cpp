@@ -16,13 +16,15 @@ namespace {
 bool all_finite(const Tensor& t) { return at::isfinite(t).all().item<bool>(); }
 
 [[noreturn]] void throw_not_finite(const Trajectory& trajectory, int64_t step, const std::string& cause) {
-  throw NotFiniteError(fmt::format(
-      "the inner loop left the finite numbers at step {} of {} (optimizer {}, rate {:g}): {}. Lower the inner rate "
-      "below the largest safe one, or check the data.",
-      step + 1, trajectory.steps(), trajectory.optimizer->name(), trajectory.last_rate(), cause));
+  throw NotFiniteError(
+      fmt::format("the inner loop left the finite numbers at step {} of {} (optimizer {}, rate {:g}): {}. "
+                  "Lower the inner rate "
+                  "below the largest safe one, or check the data.",
+                  step + 1, trajectory.steps(), trajectory.optimizer->name(), trajectory.last_rate(), cause));
 }
 
-// Where did it happen? Only asked when the end was bad, so the steps are taken again and looked at one by one.
+// Where did it happen? Only asked when the end was bad, so the steps are taken again and looked at one by
+// one.
 [[noreturn]] void find_first_bad_step(Oracle& oracle, const Tensor& x, const Trajectory& trajectory,
                                       InnerState state) {
   for (int64_t t = 0; t < trajectory.steps(); ++t) {
@@ -68,6 +70,8 @@ Trajectory run_from(Oracle& oracle, const Tensor& x, const InnerState& start, bo
     try {
       state = replay_step(oracle, x, trajectory, t, state);
     } catch (const NotFiniteError& error) {
+      // The loss may only show what an earlier step did to w.
+      if (t > 0 && !all_finite(state.w)) find_first_bad_step(oracle, x, trajectory, start);
       throw_not_finite(trajectory, t, error.what());
     }
   }
@@ -113,7 +117,8 @@ Trajectory continue_inner(Oracle& oracle, const Tensor& x, const InnerState& sta
   std::shared_ptr<const InnerOptimizer> optimizer = make_inner_optimizer(run.options);
   if (static_cast<int64_t>(start.buffers.size()) != optimizer->buffer_count()) {
     throw std::invalid_argument(fmt::format("the state has {} buffers, but optimizer {} needs {}",
-                                            start.buffers.size(), optimizer->name(), optimizer->buffer_count()));
+                                            start.buffers.size(), optimizer->name(),
+                                            optimizer->buffer_count()));
   }
   return run_from(oracle, x, start, false, std::move(optimizer), run);
 }

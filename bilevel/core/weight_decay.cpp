@@ -31,13 +31,18 @@ class DecayedLinearization : public Linearization {
   double decay_;
 };
 
-}  // namespace
-
-WithWeightDecay::WithWeightDecay(const Problem& base, double decay) : base_(base), decay_(decay) {
+double checked(double decay) {
   if (!(decay >= 0) || !std::isfinite(decay)) {
     throw std::invalid_argument(fmt::format("weight_decay = {}: must be finite and at least 0", decay));
   }
+  return decay;
 }
+
+}  // namespace
+
+WithWeightDecay::WithWeightDecay(const Problem& base, double decay) : base_(base), decay_(checked(decay)) {}
+WithWeightDecay::WithWeightDecay(std::unique_ptr<const Problem> base, double decay)
+    : owned_(std::move(base)), base_(*owned_), decay_(checked(decay)) {}
 
 Tensor WithWeightDecay::inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
   return base_.inner_loss(w, x, batch) + 0.5 * decay_ * w.dot(w);

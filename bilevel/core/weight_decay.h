@@ -1,6 +1,9 @@
 #pragma once
-// Weight decay is part of g, not of the optimiser: g + decay/2 |w|^2. As a problem around a problem it reaches the
-// gradient, the Hessian, the Gauss-Newton matrix and the unrolled steps alike, so no estimator can forget it.
+// Weight decay is part of g, not of the optimiser: g + decay/2 |w|^2. As a problem around a problem it
+// reaches the gradient, the Hessian, the Gauss-Newton matrix and the unrolled steps alike, so no estimator
+// can forget it.
+
+#include <memory>
 
 #include "bilevel/core/problem.h"
 
@@ -10,6 +13,7 @@ class WithWeightDecay : public Problem {
  public:
   // `base` must outlive this object. Throws std::invalid_argument unless decay >= 0 and finite.
   WithWeightDecay(const Problem& base, double decay);
+  WithWeightDecay(std::unique_ptr<const Problem> base, double decay);  // owns it
 
   Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
@@ -17,7 +21,8 @@ class WithWeightDecay : public Problem {
   Tensor initial_outer(uint64_t seed) const override;
   int64_t inner_samples() const override;
   int64_t outer_samples() const override;
-  std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
+                                           const Batch& batch) const override;
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor inner_start(const Tensor& x) const override;
@@ -28,6 +33,7 @@ class WithWeightDecay : public Problem {
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;
 
  private:
+  std::unique_ptr<const Problem> owned_;
   const Problem& base_;
   double decay_;
 };

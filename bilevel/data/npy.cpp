@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 #include <bit>
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string_view>
@@ -51,14 +52,15 @@ constexpr std::array<Type, 11> types{{{"f2", at::kHalf, at::kHalf},
 class Reader {
  public:
   explicit Reader(const std::string& path) : path_(path) {
-    std::error_code error;
+    // stat, not std::filesystem: LibTorch 2's wheels export parts of an older libstdc++'s that clash with
+    // ours.
+    struct ::stat status {};
+    if (::stat(path.c_str(), &status) != 0) fail(0, "a file", std::strerror(errno), "check the path");
     // A pipe or a device has no size to check against.
-    if (!std::filesystem::is_regular_file(path, error)) {
-      fail(0, "a regular file", error ? error.message() : "something else", "check the path");
-    }
-    size_ = static_cast<int64_t>(std::filesystem::file_size(path, error));
+    if (!S_ISREG(status.st_mode)) fail(0, "a regular file", "something else", "check the path");
+    size_ = status.st_size;
     file_.open(path, std::ios::binary);
-    if (error || !file_) fail(0, "a readable file", std::strerror(errno), "check its permissions");
+    if (!file_) fail(0, "a readable file", std::strerror(errno), "check its permissions");
   }
 
   Tensor read() {
@@ -217,8 +219,7 @@ void write_npy(const std::string& path, const Tensor& tensor) {
   const std::string beside = fmt::format("{}.tmp-{}-{}", path, ::getpid(), serial++);
   const auto fail = [&](std::string_view what) {
     const std::string cause = std::strerror(errno);
-    std::error_code ignored;
-    std::filesystem::remove(beside, ignored);
+    std::remove(beside.c_str());
     throw std::runtime_error(
         fmt::format("{}: cannot {}: {}; does the folder exist, and is there room?", path, what, cause));
   };

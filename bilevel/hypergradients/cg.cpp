@@ -10,7 +10,8 @@ namespace bilevel {
 void KrylovOptions::validate() const {
   if (steps < 0) throw std::invalid_argument(fmt::format("terms = {}: must be at least 0", steps));
   if (!(relative_tolerance >= 0)) {
-    throw std::invalid_argument(fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));
+    throw std::invalid_argument(
+        fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));
   }
   curvature.validate();
 }
@@ -20,14 +21,14 @@ ConjugateGradientEstimator::ConjugateGradientEstimator(KrylovOptions options) : 
 }
 
 Hypergradient ConjugateGradientEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {
-  return implicit_hypergradient(
-      oracle, request, options_.curvature, [&](CurvatureProducts& products, const Tensor& p) {
-        ConjugateGradientOptions cg;
-        cg.max_iterations = options_.steps;
-        cg.relative_tolerance = options_.relative_tolerance;
-        cg.warm_start = request.warm_start;
-        return conjugate_gradient(products.matrix(), p, cg);
-      });
+  return implicit_hypergradient(oracle, request, options_.curvature,
+                                [&](CurvatureProducts& products, const Tensor& p) {
+                                  ConjugateGradientOptions cg;
+                                  cg.max_iterations = options_.steps;
+                                  cg.relative_tolerance = options_.relative_tolerance;
+                                  cg.warm_start = request.warm_start;
+                                  return conjugate_gradient(products.matrix(), p, cg);
+                                });
 }
 
 }  // namespace bilevel

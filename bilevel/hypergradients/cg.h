@@ -1,6 +1,6 @@
 #pragma once
-// AID-CG: the linear system by conjugate gradients. With as many steps as unknowns it is exact; on an indefinite
-// curvature it stops and says so (use minres, damping or gauss-newton there).
+// AID-CG: the linear system by conjugate gradients. With as many steps as unknowns it is exact; on an
+// indefinite curvature it stops and says so (use minres, damping or gauss-newton there).
 
 #include "bilevel/hypergradients/implicit.h"
 

@@ -6,8 +6,8 @@
 namespace bilevel {
 namespace {
 
-// binomial(slots + repeats, slots): the most steps that `slots` states can reverse when no step is taken more than
-// `repeats` times. Saturates instead of overflowing.
+// binomial(slots + repeats, slots): the most steps that `slots` states can reverse when no step is taken more
+// than `repeats` times. Saturates instead of overflowing.
 int64_t reachable(int64_t slots, int64_t repeats) {
   if (repeats < 0) return 0;
   constexpr int64_t limit = std::numeric_limits<int64_t>::max() / 4;
@@ -21,7 +21,8 @@ int64_t reachable(int64_t slots, int64_t repeats) {
   return value;
 }
 
-// Steps recomputed by the recursion of reverse_binomial when the state at the begin is stored and nothing else.
+// Steps recomputed by the recursion of reverse_binomial when the state at the begin is stored and nothing
+// else.
 int64_t recomputed_from_start(int64_t steps, int64_t slots) {
   if (steps <= 1) return 0;
   if (slots == 1) return steps * (steps - 1) / 2;

@@ -8,7 +8,9 @@
 
 namespace bilevel {
 
-std::vector<int64_t> HypergradientEstimator::keeps(int64_t /*steps*/, int64_t /*state_bytes*/) const { return {}; }
+std::vector<int64_t> HypergradientEstimator::keeps(int64_t /*steps*/, int64_t /*state_bytes*/) const {
+  return {};
+}
 
 Hypergradient HypergradientEstimator::estimate(Oracle& oracle, const HypergradientRequest& request) const {
   if (!request.inner.final.w.defined() || !request.inner.optimizer) {
@@ -45,9 +47,10 @@ InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Te
 const InnerState& kept_state(const Trajectory& trajectory, int64_t t, std::string_view estimator) {
   const auto found = trajectory.kept.find(t);
   if (found == trajectory.kept.end()) {
-    throw std::invalid_argument(fmt::format(
-        "{} needs the inner state before step {}, which the trajectory did not keep: pass keeps() to the inner run",
-        estimator, t));
+    throw std::invalid_argument(
+        fmt::format("{} needs the inner state before step {}, which the trajectory did not keep: pass "
+                    "keeps() to the inner run",
+                    estimator, t));
   }
   return found->second;
 }

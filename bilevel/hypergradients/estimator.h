@@ -1,6 +1,6 @@
 #pragma once
-// A hypergradient estimator: from an inner trajectory to an estimate of the derivative of f(x, w(x)) in x, with what
-// it cost and how it ended. Adding one is a file in this folder and a row in registry.cpp.
+// A hypergradient estimator: from an inner trajectory to an estimate of the derivative of f(x, w(x)) in x,
+// with what it cost and how it ended. Adding one is a file in this folder and a row in registry.cpp.
 
 #include <cstdint>
 #include <string_view>
@@ -16,8 +16,9 @@ namespace bilevel {
 
 struct HypergradientRequest {
   Tensor x;
-  Trajectory& inner;           // reverse-binomial frees kept states as it goes, so as to stay within its budget
-  // Which sample feeds which derivative is the algorithm's choice, so it is said here. Defaults: the full sets.
+  Trajectory& inner;  // reverse-binomial frees kept states as it goes, so as to stay within its budget
+  // Which sample feeds which derivative is the algorithm's choice, so it is said here. Defaults: the full
+  // sets.
   Batch outer = {};                 // of grad_x f and grad_w f
   Batch cross = {};                 // of the cross product of implicit estimators
   std::vector<Batch> hessian = {};  // of their Hessian products: none = full, one = for all, K = one for each
@@ -25,15 +26,16 @@ struct HypergradientRequest {
 };
 
 struct Hypergradient {
-  Tensor value;                    // of x's size
+  Tensor value;  // of x's size
   Status status = Status::not_run;
-  Tensor solution;                 // v ~ H^-1 df/dw, where the estimator solves a system: the next warm start
-  int64_t iterations = 0;          // of the linear solve
-  double relative_residual = -1;   // of the linear solve; negative = there is none
-  Tensor outer_loss;               // f at the final iterate
-  OracleCounts counts;             // of the estimator alone; the inner loop's are in its trajectory
-  int64_t bytes_kept = 0;          // vectors held at once beside w, x and the result: iterates, directions, ...
-  double inner_gradient_norm = -1; // |grad_w g| at the final iterate; negative = the trajectory did not measure it
+  Tensor solution;                // v ~ H^-1 df/dw, where the estimator solves a system: the next warm start
+  int64_t iterations = 0;         // of the linear solve
+  double relative_residual = -1;  // of the linear solve; negative = there is none
+  Tensor outer_loss;              // f at the final iterate
+  OracleCounts counts;            // of the estimator alone; the inner loop's are in its trajectory
+  int64_t bytes_kept = 0;  // vectors held at once beside w, x and the result: iterates, directions, ...
+  double inner_gradient_norm =
+      -1;  // |grad_w g| at the final iterate; negative = the trajectory did not measure it
   double seconds = 0;
 };
 
@@ -51,7 +53,8 @@ class HypergradientEstimator {
   virtual Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const = 0;
 };
 
-// Runs the inner loop with what the estimator needs kept, then the estimator: the usual way to one hypergradient.
+// Runs the inner loop with what the estimator needs kept, then the estimator: the usual way to one
+// hypergradient.
 struct InnerAndHypergradient {
   Trajectory inner;
   Hypergradient hypergradient;

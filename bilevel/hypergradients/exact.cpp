@@ -15,22 +15,24 @@ void ExactOptions::validate() const {
     throw std::invalid_argument(fmt::format("direct_limit = {}: must be at least 0", direct_limit));
   }
   if (!(relative_tolerance >= 0)) {
-    throw std::invalid_argument(fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));
+    throw std::invalid_argument(
+        fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));
   }
 }
 
 Exact::Exact(ExactOptions options) : options_(std::move(options)) { options_.validate(); }
 
 Hypergradient Exact::compute(Oracle& oracle, const HypergradientRequest& request) const {
-  return implicit_hypergradient(
-      oracle, request, options_.curvature, [this](CurvatureProducts& products, const Tensor& p) {
-        if (p.numel() <= options_.direct_limit) return direct_solve(products.matrix(), p, {.limit = p.numel()});
-        const double rounding = p.scalar_type() == at::kDouble ? 1e-14 : 1e-6;
-        ConjugateGradientOptions cg;
-        cg.max_iterations = 10 * p.numel();
-        cg.relative_tolerance = std::max(options_.relative_tolerance, rounding);
-        return conjugate_gradient(products.matrix(), p, cg);
-      });
+  return implicit_hypergradient(oracle, request, options_.curvature,
+                                [this](CurvatureProducts& products, const Tensor& p) {
+                                  if (p.numel() <= options_.direct_limit)
+                                    return direct_solve(products.matrix(), p, {.limit = p.numel()});
+                                  const double rounding = p.scalar_type() == at::kDouble ? 1e-14 : 1e-6;
+                                  ConjugateGradientOptions cg;
+                                  cg.max_iterations = 10 * p.numel();
+                                  cg.relative_tolerance = std::max(options_.relative_tolerance, rounding);
+                                  return conjugate_gradient(products.matrix(), p, cg);
+                                });
 }
 
 }  // namespace bilevel

@@ -1,6 +1,6 @@
 #pragma once
-// The implicit hypergradient itself, df/dx - C H^-1 df/dw at the final iterate: by a factorisation of the assembled
-// curvature where it is small, by conjugate gradients to rounding where it is not.
+// The implicit hypergradient itself, df/dx - C H^-1 df/dw at the final iterate: by a factorisation of the
+// assembled curvature where it is small, by conjugate gradients to rounding where it is not.
 
 #include "bilevel/hypergradients/implicit.h"
 
@@ -8,8 +8,9 @@ namespace bilevel {
 
 struct ExactOptions {
   CurvatureOptions curvature;
-  int64_t direct_limit = 1000;        // assembling costs n products and n*n numbers
-  double relative_tolerance = 1e-12;  // of the conjugate gradients above the limit; never below the dtype's rounding
+  int64_t direct_limit = 1000;  // assembling costs n products and n*n numbers
+  double relative_tolerance =
+      1e-12;  // of the conjugate gradients above the limit; never below the dtype's rounding
   void validate() const;
 };
 

@@ -15,7 +15,8 @@ void FixedPointEstimatorOptions::validate() const {
         fmt::format("rate = {}: must be finite and positive, or 0 for the inner loop's rate", rate));
   }
   if (!(relative_tolerance >= 0)) {
-    throw std::invalid_argument(fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));
+    throw std::invalid_argument(
+        fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));
   }
   curvature.validate();
 }

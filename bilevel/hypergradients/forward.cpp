@@ -53,7 +53,8 @@ Hypergradient Forward::compute(Oracle& oracle, const HypergradientRequest& reque
         Tensor gradient_tangent = through_x ? linear->cross_transposed(one.unit) : at::zeros_like(state.w);
         if (!one.is_zero) gradient_tangent = gradient_tangent + linear->hessian(one.state.w);
         const Tensor rate_tangent = one.base_rate.defined() ? one.base_rate * factor : Tensor();
-        one.state = inner.optimizer->tangent(state, gradient, rate, one.state, gradient_tangent, rate_tangent);
+        one.state =
+            inner.optimizer->tangent(state, gradient, rate, one.state, gradient_tangent, rate_tangent);
         one.is_zero = false;
       }
       state = inner.optimizer->step(state, gradient, rate);

@@ -1,7 +1,7 @@
 #pragma once
-// Forward mode (FMD, K-RMD Eq. 7): the sensitivity of the state to every entry of x, carried along the steps. T * m
-// Hessian and transposed cross products and m * n numbers: for few outer variables, and as a check on reverse mode,
-// with which it shares no recursion.
+// Forward mode (FMD, K-RMD Eq. 7): the sensitivity of the state to every entry of x, carried along the steps.
+// T * m Hessian and transposed cross products and m * n numbers: for few outer variables, and as a check on
+// reverse mode, with which it shares no recursion.
 
 #include "bilevel/hypergradients/estimator.h"
 
@@ -10,7 +10,8 @@ namespace bilevel {
 class Forward : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "forward"; }
-  // The start alone: the steps are taken again, T inner gradients, because the sensitivities travel with them.
+  // The start alone: the steps are taken again, T inner gradients, because the sensitivities travel with
+  // them.
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 
  private:

@@ -45,8 +45,9 @@ Sequences inner_sequences(const Trajectory& inner, std::string_view estimator) {
 
 }  // namespace
 
-Tensor general_backward_sum(Oracle& oracle, const Tensor& x, const std::vector<Tensor>& points, const Tensor& p,
-                            const std::vector<StepRate>& betas, const std::vector<Batch>& batches) {
+Tensor general_backward_sum(Oracle& oracle, const Tensor& x, const std::vector<Tensor>& points,
+                            const Tensor& p, const std::vector<StepRate>& betas,
+                            const std::vector<Batch>& batches) {
   check_length("points", points.size(), betas.size());
   if (!batches.empty()) check_length("batches", batches.size(), betas.size());
   const bool through_x = oracle.problem().inner_loss_uses_outer();
@@ -106,14 +107,17 @@ Hypergradient GeneralBackward::compute(Oracle& oracle, const HypergradientReques
   return result;
 }
 
-std::vector<int64_t> GeneralForward::keeps(int64_t steps, int64_t /*state_bytes*/) const { return all_steps(steps); }
+std::vector<int64_t> GeneralForward::keeps(int64_t steps, int64_t /*state_bytes*/) const {
+  return all_steps(steps);
+}
 
 Hypergradient GeneralForward::compute(Oracle& oracle, const HypergradientRequest& request) const {
   const Trajectory& inner = request.inner;
   Sequences sequences = inner_sequences(inner, name());
   std::vector<Tensor> ps;
   ps.reserve(sequences.points.size());
-  for (const Tensor& w : sequences.points) ps.push_back(oracle.outer_gradients(w, request.x, request.outer).w);
+  for (const Tensor& w : sequences.points)
+    ps.push_back(oracle.outer_gradients(w, request.x, request.outer).w);
   const auto outer = oracle.outer_gradients(inner.final.w, request.x, request.outer);
   sequences.points.push_back(inner.final.w);
   std::vector<Batch> batches = inner.batches;

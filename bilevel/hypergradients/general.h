@@ -1,7 +1,7 @@
 #pragma once
 // FSLA's general form (Lemma 2): df/dx - sum_k beta_k s_k over sequences of inner points w_k, vectors p_k and
-// coefficients beta_k. Back-propagation, Neumann series and conjugate gradients are choices of the sequences. The
-// printed product order holds for backward mode; forward mode is the recursion of Eq. 8.
+// coefficients beta_k. Back-propagation, Neumann series and conjugate gradients are choices of the sequences.
+// The printed product order holds for backward mode; forward mode is the recursion of Eq. 8.
 
 #include <vector>
 
@@ -14,16 +14,17 @@ namespace bilevel {
 // A coefficient may be a number or, where rates are learned per tensor, a diagonal matrix.
 
 // s_k = C(w_k) prod_{s=k+1..K-1} (I - beta_s H(w_s)) p: K - 1 Hessian and K cross products.
-Tensor general_backward_sum(Oracle& oracle, const Tensor& x, const std::vector<Tensor>& points, const Tensor& p,
-                            const std::vector<StepRate>& betas, const std::vector<Batch>& batches = {});
-// v_{k+1} = (I - beta_k H(w_k)) v_k + beta_k p_k from v_0 = 0, then C(w_K) v_K: K - 1 Hessian and 1 cross product.
-// `points` holds w_0 .. w_K, one more than `betas` and `ps`. `solution`, if given, receives v_K.
+Tensor general_backward_sum(Oracle& oracle, const Tensor& x, const std::vector<Tensor>& points,
+                            const Tensor& p, const std::vector<StepRate>& betas,
+                            const std::vector<Batch>& batches = {});
+// v_{k+1} = (I - beta_k H(w_k)) v_k + beta_k p_k from v_0 = 0, then C(w_K) v_K: K - 1 Hessian and 1 cross
+// product. `points` holds w_0 .. w_K, one more than `betas` and `ps`. `solution`, if given, receives v_K.
 Tensor general_forward_sum(Oracle& oracle, const Tensor& x, const std::vector<Tensor>& points,
                            const std::vector<Tensor>& ps, const std::vector<StepRate>& betas,
                            const std::vector<Batch>& batches = {}, Tensor* solution = nullptr);
 
-// Backward mode over the iterates of the inner loop with its rates: for gradient descent that is reverse mode, but
-// for the terms of a learned rate or start, of which Lemma 2 knows nothing.
+// Backward mode over the iterates of the inner loop with its rates: for gradient descent that is reverse
+// mode, but for the terms of a learned rate or start, of which Lemma 2 knows nothing.
 class GeneralBackward : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "general-backward"; }

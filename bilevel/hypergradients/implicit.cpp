@@ -11,13 +11,15 @@ namespace bilevel {
 
 void CurvatureOptions::validate() const {
   if (kind != "hessian" && kind != "gauss-newton") {
-    throw std::invalid_argument(fmt::format("curvature '{}' is unknown: choose hessian or gauss-newton", kind));
+    throw std::invalid_argument(
+        fmt::format("curvature '{}' is unknown: choose hessian or gauss-newton", kind));
   }
   if (!(damping >= 0) || !std::isfinite(damping)) {
     throw std::invalid_argument(fmt::format("damping = {}: must be finite and at least 0", damping));
   }
   if (!(difference_step > 0) || !std::isfinite(difference_step)) {
-    throw std::invalid_argument(fmt::format("difference_step = {}: must be positive and finite", difference_step));
+    throw std::invalid_argument(
+        fmt::format("difference_step = {}: must be positive and finite", difference_step));
   }
   if (difference_hessian && kind == "gauss-newton") {
     throw std::invalid_argument(
@@ -25,14 +27,15 @@ void CurvatureOptions::validate() const {
   }
 }
 
-CurvatureProducts::CurvatureProducts(Oracle& oracle, const HypergradientRequest& request, CurvatureOptions options)
+CurvatureProducts::CurvatureProducts(Oracle& oracle, const HypergradientRequest& request,
+                                     CurvatureOptions options)
     : oracle_(oracle), request_(request), options_(std::move(options)) {
   options_.validate();
 }
 
 Linearization& CurvatureProducts::at_batch(const Batch& batch) {
-  const bool same = linearization_ && linearized_batch_.seed == batch.seed &&
-                    linearized_batch_.index.is_same(batch.index);
+  const bool same =
+      linearization_ && linearized_batch_.seed == batch.seed && linearized_batch_.index.is_same(batch.index);
   if (!same) {
     linearization_ = oracle_.linearize(request_.inner.final.w, request_.x, batch);
     linearized_batch_ = batch;
@@ -55,8 +58,9 @@ Tensor CurvatureProducts::operator()(const Tensor& v, int64_t k) {
   const Batch& batch = hessian_batch(k);
   Tensor product;
   if (options_.difference_hessian) {
-    product = central_difference([&](const Tensor& w) { return oracle_.inner_gradient(w, request_.x, batch); },
-                                 request_.inner.final.w, v, options_.difference_step);
+    product =
+        central_difference([&](const Tensor& w) { return oracle_.inner_gradient(w, request_.x, batch); },
+                           request_.inner.final.w, v, options_.difference_step);
     if (!product.defined()) product = at::zeros_like(v);
   } else if (options_.kind == "gauss-newton") {
     product = at_batch(batch).gauss_newton(v);
@@ -68,10 +72,10 @@ Tensor CurvatureProducts::operator()(const Tensor& v, int64_t k) {
 
 MatrixProduct CurvatureProducts::matrix() {
   if (request_.hessian.size() > 1) {
-    throw std::invalid_argument(
-        fmt::format("this solver needs one fixed matrix, but {} Hessian batches were given: give one, or use neumann "
-                    "or fixed-point",
-                    request_.hessian.size()));
+    throw std::invalid_argument(fmt::format(
+        "this solver needs one fixed matrix, but {} Hessian batches were given: give one, or use neumann "
+        "or fixed-point",
+        request_.hessian.size()));
   }
   return [this](const Tensor& v) { return (*this)(v, 0); };
 }
@@ -85,8 +89,8 @@ Tensor CurvatureProducts::cross(const Tensor& v) {
   return central_difference(gradient, request_.inner.final.w, v, options_.difference_step);
 }
 
-Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient, const Tensor& w, const Tensor& v,
-                          double step) {
+Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient, const Tensor& w,
+                          const Tensor& v, double step) {
   const double norm = v.norm().item<double>();
   if (norm == 0) return {};
   const double epsilon = step / norm;

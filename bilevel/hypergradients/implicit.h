@@ -1,7 +1,7 @@
 #pragma once
-// What all implicit estimators share: df/dx - C v with v ~ curvature^-1 df/dw. The curvature is the Hessian of g, the
-// damped Hessian, or the Gauss-Newton matrix; on networks only the last two are safe, because the Hessian there has
-// negative eigenvalues.
+// What all implicit estimators share: df/dx - C v with v ~ curvature^-1 df/dw. The curvature is the Hessian
+// of g, the damped Hessian, or the Gauss-Newton matrix; on networks only the last two are safe, because the
+// Hessian there has negative eigenvalues.
 
 #include <cstdint>
 #include <functional>
@@ -15,18 +15,18 @@
 namespace bilevel {
 
 struct CurvatureOptions {
-  std::string kind = "hessian";     // hessian, or gauss-newton (needs Problem::inner_parts)
-  double damping = 0;               // rho in H + rho I
-  // Central differences in place of exact products, as DARTS and iDARTS take them. They evaluate at w +- a step and
-  // never write to w; each costs two first derivatives of g, and is counted so.
+  std::string kind = "hessian";  // hessian, or gauss-newton (needs Problem::inner_parts)
+  double damping = 0;            // rho in H + rho I
+  // Central differences in place of exact products, as DARTS and iDARTS take them. They evaluate at w +- a
+  // step and never write to w; each costs two first derivatives of g, and is counted so.
   bool difference_hessian = false;
   bool difference_mixed = false;
-  double difference_step = 0.01;    // how far w moves, whatever the vector's norm (DARTS's 0.01 / |v|)
+  double difference_step = 0.01;  // how far w moves, whatever the vector's norm (DARTS's 0.01 / |v|)
   void validate() const;
 };
 
-// Products with the curvature at the final inner iterate. The k-th product may use its own batch; a linearization is
-// kept until another batch is asked for.
+// Products with the curvature at the final inner iterate. The k-th product may use its own batch; a
+// linearization is kept until another batch is asked for.
 class CurvatureProducts {
  public:
   CurvatureProducts(Oracle& oracle, const HypergradientRequest& request, CurvatureOptions options);
@@ -47,8 +47,8 @@ class CurvatureProducts {
 };
 
 // [gradient(w + e v) - gradient(w - e v)] / (2 e) with e = step / |v|; undefined where v = 0.
-Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient, const Tensor& w, const Tensor& v,
-                          double step);
+Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient, const Tensor& w,
+                          const Tensor& v, double step);
 
 // df/dw and df/dx at the final iterate, then `solve`, then df/dx - C v.
 using ImplicitSolve = std::function<LinearResult(CurvatureProducts& products, const Tensor& p)>;

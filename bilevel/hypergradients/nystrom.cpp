@@ -22,8 +22,8 @@ struct LowRank {
   bool finite = true;
 };
 
-// A ~ (A Q) (Q' A Q)^+ (A Q)' for an orthonormal Q, as an eigendecomposition. The middle matrix is inverted on its
-// positive eigenvalues only; a clearly negative one is reported.
+// A ~ (A Q) (Q' A Q)^+ (A Q)' for an orthonormal Q, as an eigendecomposition. The middle matrix is inverted
+// on its positive eigenvalues only; a clearly negative one is reported.
 LowRank low_rank(const MatrixProduct& matrix, int64_t size, int64_t rank, uint64_t seed,
                  const at::TensorOptions& options) {
   Random random(seed);
@@ -38,10 +38,10 @@ LowRank low_rank(const MatrixProduct& matrix, int64_t size, int64_t rank, uint64
   const Tensor middle = q.t().mm(y);
   const auto [values, vectors] = at::linalg_eigh(0.5 * (middle + middle.t()));
   const double scale = values.abs().max().item<double>();
-  const double rounding =
-      scale * static_cast<double>(size) *
-      (c10::typeMetaToScalarType(options.dtype()) == at::kDouble ? std::numeric_limits<double>::epsilon()
-                                      : static_cast<double>(std::numeric_limits<float>::epsilon()));
+  const double rounding = scale * static_cast<double>(size) *
+                          (c10::typeMetaToScalarType(options.dtype()) == at::kDouble
+                               ? std::numeric_limits<double>::epsilon()
+                               : static_cast<double>(std::numeric_limits<float>::epsilon()));
   result.negative_curvature = values.min().item<double>() < -10 * rounding;
   const Tensor positive = (values > rounding).nonzero().reshape({-1});
   if (positive.numel() == 0) return result;
@@ -61,7 +61,9 @@ void NystromOptions::validate() const {
   curvature.validate();
 }
 
-NystromEstimator::NystromEstimator(NystromOptions options) : options_(std::move(options)) { options_.validate(); }
+NystromEstimator::NystromEstimator(NystromOptions options) : options_(std::move(options)) {
+  options_.validate();
+}
 
 Hypergradient NystromEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {
   CurvatureOptions undamped = options_.curvature;
@@ -75,7 +77,8 @@ Hypergradient NystromEstimator::compute(Oracle& oracle, const HypergradientReque
     result.vectors_kept = 3 * rank;  // the directions, their products and the factor
     result.status = h.negative_curvature ? Status::negative_curvature : Status::ok;
     if (!h.values.defined() || h.values.numel() == 0) {
-      // No positive curvature was found: there is nothing to invert. The estimate is df/dx, and the status says why.
+      // No positive curvature was found: there is nothing to invert. The estimate is df/dx, and the status
+      // says why.
       result.solution = at::zeros_like(p);
       result.status = !h.finite              ? Status::not_finite
                       : h.negative_curvature ? Status::negative_curvature
@@ -85,8 +88,7 @@ Hypergradient NystromEstimator::compute(Oracle& oracle, const HypergradientReque
     const double rho = options_.curvature.damping;
     const double complement = rho > 0 ? rho : h.values.min().item<double>();
     const Tensor inside = h.vectors.t().mv(p);
-    result.solution =
-        h.vectors.mv(inside / (h.values + rho)) + (p - h.vectors.mv(inside)) / complement;
+    result.solution = h.vectors.mv(inside / (h.values + rho)) + (p - h.vectors.mv(inside)) / complement;
     return result;
   });
 }

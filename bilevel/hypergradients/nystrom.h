@@ -1,15 +1,15 @@
 #pragma once
-// The inverse of a low-rank approximation (Hataya and Yamada 2023; in the stable form of Frangella, Tropp and Udell
-// 2023): H ~ U L U' on `rank` random directions, so that H^-1 p ~ U (L + rho)^-1 U'p + (p - U U'p) / rho. Its cost is
-// fixed, `rank` Hessian products, and none of them waits for another.
+// The inverse of a low-rank approximation (Hataya and Yamada 2023; in the stable form of Frangella, Tropp and
+// Udell 2023): H ~ U L U' on `rank` random directions, so that H^-1 p ~ U (L + rho)^-1 U'p + (p - U U'p) /
+// rho. Its cost is fixed, `rank` Hessian products, and none of them waits for another.
 
 #include "bilevel/hypergradients/implicit.h"
 
 namespace bilevel {
 
 struct NystromOptions {
-  int64_t rank = 10;  // never more than n; at n and without damping it is exact
-  uint64_t seed = 0;  // of the random directions
+  int64_t rank = 10;           // never more than n; at n and without damping it is exact
+  uint64_t seed = 0;           // of the random directions
   CurvatureOptions curvature;  // its damping is the rho above; 0 = the smallest curvature that was found
   void validate() const;
 };

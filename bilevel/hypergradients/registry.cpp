@@ -35,7 +35,9 @@ KrylovOptions krylov(const Settings& s) {
 const std::vector<EstimatorRow>& estimator_rows() {
   static const std::vector<EstimatorRow> rows = {
       {"exact", "implicit, by a factorisation or CG to rounding", true,
-       [](const Settings& s) -> Made { return std::make_unique<Exact>(ExactOptions{.curvature = s.curvature}); }},
+       [](const Settings& s) -> Made {
+         return std::make_unique<Exact>(ExactOptions{.curvature = s.curvature});
+       }},
       {"one-step", "DARTS: the derivative of the last step alone", false,
        [](const Settings&) -> Made { return std::make_unique<OneStep>(); }},
       {"t1t2", "the inverse Hessian replaced by the identity", true,
@@ -65,13 +67,13 @@ const std::vector<EstimatorRow>& estimator_rows() {
        [](const Settings& s) -> Made { return std::make_unique<MinresEstimator>(krylov(s)); }},
       {"fixed-point", "AID-FP: a fixed-point iteration", true,
        [](const Settings& s) -> Made {
-         return std::make_unique<FixedPointEstimator>(FixedPointEstimatorOptions{
-             .steps = s.terms, .rate = s.series_rate, .curvature = s.curvature});
+         return std::make_unique<FixedPointEstimator>(
+             FixedPointEstimatorOptions{.steps = s.terms, .rate = s.series_rate, .curvature = s.curvature});
        }},
       {"nystrom", "the inverse of a low-rank approximation", true,
        [](const Settings& s) -> Made {
-         return std::make_unique<NystromEstimator>(NystromOptions{
-             .rank = std::max<int64_t>(s.terms, 1), .seed = s.seed, .curvature = s.curvature});
+         return std::make_unique<NystromEstimator>(
+             NystromOptions{.rank = std::max<int64_t>(s.terms, 1), .seed = s.seed, .curvature = s.curvature});
        }},
       {"general-backward", "FSLA's Lemma 2 over the inner iterates, backward", false,
        [](const Settings&) -> Made { return std::make_unique<GeneralBackward>(); }},
@@ -90,7 +92,8 @@ const EstimatorRow& find_estimator(const std::string& name) {
   throw std::invalid_argument(fmt::format("method '{}' is unknown: choose from {}", name, names));
 }
 
-std::unique_ptr<HypergradientEstimator> make_estimator(const std::string& name, const EstimatorSettings& settings) {
+std::unique_ptr<HypergradientEstimator> make_estimator(const std::string& name,
+                                                       const EstimatorSettings& settings) {
   return find_estimator(name).make(settings);
 }
 

@@ -18,7 +18,8 @@ Hypergradient Reverse::compute(Oracle& oracle, const HypergradientRequest& reque
   return result;
 }
 
-Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, int64_t first, bool through_start,
+Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, int64_t first,
+                           bool through_start,
                            const std::function<void(const VisitStep& visit)>& sweep_steps) {
   const Trajectory& inner = request.inner;
   const auto outer = oracle.outer_gradients(inner.final.w, request.x, request.outer);

@@ -1,7 +1,7 @@
 #pragma once
-// Reverse mode (RMD, back-propagation through time, ITD): the derivative of f after the T steps that were really
-// taken, by an explicit recursion over the kept iterates (K-RMD Eq. 6). T - 1 Hessian and T cross products, T * n
-// numbers kept.
+// Reverse mode (RMD, back-propagation through time, ITD): the derivative of f after the T steps that were
+// really taken, by an explicit recursion over the kept iterates (K-RMD Eq. 6). T - 1 Hessian and T cross
+// products, T * n numbers kept.
 
 #include <functional>
 
@@ -18,11 +18,12 @@ class Reverse : public HypergradientEstimator {
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;
 };
 
-// The recursion from the last step down to `first`, for every estimator of this family. `sweep_steps` calls `visit`
-// once for each step t = T-1 .. first, with the state before it; how it comes by that state is its business.
-// `through_start` adds the term B_0 a_0 where the starting point belongs to x.
+// The recursion from the last step down to `first`, for every estimator of this family. `sweep_steps` calls
+// `visit` once for each step t = T-1 .. first, with the state before it; how it comes by that state is its
+// business. `through_start` adds the term B_0 a_0 where the starting point belongs to x.
 using VisitStep = std::function<void(int64_t t, const InnerState& before)>;
-Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, int64_t first, bool through_start,
+Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, int64_t first,
+                           bool through_start,
                            const std::function<void(const VisitStep& visit)>& sweep_steps);
 
 }  // namespace bilevel

@@ -1,14 +1,14 @@
 #pragma once
-// Reverse mode within a byte budget: as many iterates as fit, placed by the binomial schedule (Revolve), and the rest
-// taken again. The same bits as reverse.
+// Reverse mode within a byte budget: as many iterates as fit, placed by the binomial schedule (Revolve), and
+// the rest taken again. The same bits as reverse.
 
 #include "bilevel/hypergradients/reverse.h"
 
 namespace bilevel {
 
 struct ReverseBinomialOptions {
-  // For the stored states: iterates with the optimiser's buffers. 64 MB hold eight iterates of a million doubles,
-  // with which a thousand steps cost about four more forward passes.
+  // For the stored states: iterates with the optimiser's buffers. 64 MB hold eight iterates of a million
+  // doubles, with which a thousand steps cost about four more forward passes.
   int64_t byte_budget = 64'000'000;
   void validate() const;
 };

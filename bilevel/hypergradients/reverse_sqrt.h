@@ -1,6 +1,6 @@
 #pragma once
-// Reverse mode that keeps every sqrt(T)-th iterate and takes the steps between them again, segment by segment: the
-// same bits as reverse, O(sqrt(T)) * n numbers, at most one more forward pass.
+// Reverse mode that keeps every sqrt(T)-th iterate and takes the steps between them again, segment by
+// segment: the same bits as reverse, O(sqrt(T)) * n numbers, at most one more forward pass.
 
 #include "bilevel/hypergradients/reverse.h"
 

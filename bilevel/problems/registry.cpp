@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/weight_decay.h"
 #include "bilevel/problems/counterexample.h"
 #include "bilevel/problems/hyper_cleaning.h"
 #include "bilevel/problems/learned_rate.h"
@@ -156,6 +157,9 @@ NamedProblem make_problem(const std::string& name, const ProblemOptions& options
       check_options(maker, options);
       NamedProblem result = maker.make(options);
       result.name = name;
+      if (options.weight_decay != 0) {
+        result.problem = std::make_unique<WithWeightDecay>(std::move(result.problem), options.weight_decay);
+      }
       return result;
     }
     names.push_back(maker.row.name);

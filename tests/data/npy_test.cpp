@@ -30,7 +30,12 @@ class Npy : public ::testing::Test {
     folder_ = ::mkdtemp(name.data());
     path_ = (folder_ / "a.npy").string();
   }
-  ~Npy() override { std::filesystem::remove_all(folder_); }
+  ~Npy()
+      override {  // not remove_all, which crashes with LibTorch 2's wheels: they export an older libstdc++'s
+    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+      std::filesystem::remove(entry.path());
+    std::filesystem::remove(folder_);
+  }
 
   void put(const std::string& bytes) const {
     std::ofstream(path_, std::ios::binary | std::ios::trunc)
@@ -121,9 +126,10 @@ TEST_F(Npy, reads_every_type) {
   check("<u2", raw<uint16_t>({0, 1, 40000, 65535}), at::tensor(std::vector<int32_t>{0, 1, 40000, 65535}));
   check("<u4", raw<uint32_t>({0, 3000000000, 4294967295}),
         at::tensor(std::vector<int64_t>{0, 3000000000, 4294967295}));
-  // A byte that is neither 0 nor 1 is true, and is one when it is counted.
+  // A byte that is neither 0 nor 1 is true, and no such byte reaches a bool.
   check("|b1", raw<uint8_t>({0, 1, 2, 255}), at::tensor(std::vector<double>{0, 1, 1, 1}).to(at::kBool));
-  EXPECT_EQ(read(file(header("|b1", "(2,)"), raw<uint8_t>({2, 255}))).sum().item<int64_t>(), 2);
+  const Tensor bits = read(file(header("|b1", "(2,)"), raw<uint8_t>({2, 255}))).view(at::kByte);
+  EXPECT_TRUE(bits.equal(at::ones({2}, at::kByte)));
 }
 
 TEST_F(Npy, reads_big_endian_numbers) {
@@ -252,6 +258,10 @@ TEST_F(Npy, absurd_lengths_and_shapes_take_no_memory) {
                             "()"}) {
     EXPECT_THAT(message(file(header("<f4", shape), data)), StartsWith(path_ + ": byte ")) << shape;
   }
+  // No elements at all, yet strides that overflow.
+  for (const char* shape : {"(0, 4294967296, 4294967296)", "(4294967296, 4294967296, 0)"}) {
+    EXPECT_THAT(message(file(header("<f4", shape), "")), HasSubstr("63 bits")) << shape;
+  }
   std::string many = "(";
   for (int i = 0; i < 65; ++i) many += "1, ";
   EXPECT_THAT(message(file(header("<f4", many + ")"), raw<float>({1}))), HasSubstr("at most 64 dimensions"));
@@ -300,6 +310,7 @@ TEST_F(Npy, a_write_that_fails_leaves_the_old_file_and_nothing_beside) {
   EXPECT_THROW(write_npy((folder_ / "taken").string(), reference_values()),
                std::runtime_error);  // rename fails
   EXPECT_EQ(files(), 2U);
+  std::filesystem::remove(folder_ / "taken" / "full");
 }
 
 }  // namespace

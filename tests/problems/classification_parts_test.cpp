@@ -68,6 +68,9 @@ TEST(SyntheticClasses, BalancedCloudsSharedByTwoDraws) {
   const LabelledExamples train = draw_gaussian_classes(options, 3000, 8, "train");
   const LabelledExamples valid = draw_gaussian_classes(options, 3000, 8, "valid");
   EXPECT_FALSE(at::equal(train.features, valid.features));
+  const LabelledExamples other = draw_gaussian_classes(options, 3000, 9, "train");
+  EXPECT_GT(value((other.features.mean(0) - train.features.mean(0)).abs().max()), 0.2)
+      << "other seed, other clouds";
   for (int64_t c = 0; c < 3; ++c) {
     const Tensor mine = train.features.index_select(0, train.labels.eq(c).nonzero().squeeze(1));
     const Tensor theirs = valid.features.index_select(0, valid.labels.eq(c).nonzero().squeeze(1));

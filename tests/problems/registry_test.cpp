@@ -103,14 +103,15 @@ TEST(Registry, TheNonConvexProblemsLearnAtTheirRatesWithoutOscillating) {
     ASSERT_FALSE(named.convex);
     const Tensor x = named.problem->initial_outer(0);
     Tensor w = named.problem->initial_inner(0);
-    double last = value(named.problem->inner_loss(w, x, {}));
+    const double first = value(named.problem->inner_loss(w, x, {}));
+    double last = first;
     for (int i = 0; i < 1000; ++i) {
       w = descend(*named.problem, w, x, 1, named.inner_rate);
       const double loss = value(named.problem->inner_loss(w, x, {}));
       ASSERT_LE(loss, last + 1e-12) << name << " step " << i;
       last = loss;
     }
-    EXPECT_GT(named.problem->metrics(w, x).at("train_accuracy_percent"), 90) << name;
+    EXPECT_LT(last, 0.5 * first) << name;
   }
 }
 

@@ -1,0 +1,29 @@
+#pragma once
+// The theory's bounds beside a sweep over K: iDARTS's Theorem 1 for neumann, K-RMD's Proposition 3.1 for
+// truncated, the Chebyshev bound for conjugate gradients.
+
+#include <cstdint>
+#include <string>
+
+#include "bilevel/core/oracle.h"
+#include "bilevel/core/spectrum.h"
+#include "bilevel/core/trajectory.h"
+
+namespace bilevel {
+
+struct BoundInputs {
+  double mu = 0, smoothness = 0;  // extremes of the inner Hessian at the final iterate
+  double rate = 0;
+  double p_norm = 0;              // |df/dw|
+  double cross_norm = 0;          // |C| at the final iterate
+  double largest_cross_norm = 0;  // the largest |C| met along the trajectory, at up to 20 of its kept states
+  int64_t steps = 0;              // T
+};
+BoundInputs bound_inputs(Oracle& oracle, const Tensor& x, const Trajectory& trajectory,
+                         const Spectrum& spectrum);
+
+// Absolute; against the implicit reference for implicit methods, the unrolled one for truncated. NaN where
+// there is none: mu <= 0, a rate above 1/L, or a method without a bound.
+double error_bound(const std::string& method, int64_t terms, const BoundInputs& inputs);
+
+}  // namespace bilevel

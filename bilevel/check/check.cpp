@@ -1,0 +1,281 @@
+#include "bilevel/check/check.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string_view>
+
+#include "bilevel/check/bounds.h"
+#include "bilevel/check/verdict.h"
+#include "bilevel/core/errors.h"
+
+namespace bilevel {
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+bool has_terms(std::string_view name) {
+  constexpr std::string_view with_terms[] = {"truncated", "neumann",     "cg",
+                                             "minres",    "fixed-point", "nystrom"};
+  return std::find(std::begin(with_terms), std::end(with_terms), name) != std::end(with_terms);
+}
+
+double relative_error(const Tensor& value, const Tensor& reference) {
+  if (!value.defined() || !reference.defined()) return none;
+  const double scale = reference.norm().item<double>();
+  const double error = (value - reference).norm().item<double>();
+  return scale > 0 ? error / scale : error;
+}
+
+double cosine(const Tensor& value, const Tensor& reference) {
+  if (!value.defined() || !reference.defined()) return none;
+  const double scale = value.norm().item<double>() * reference.norm().item<double>();
+  return scale > 0 ? value.dot(reference).item<double>() / scale : none;
+}
+
+class Checker {
+ public:
+  Checker(const NamedProblem& problem, const CheckOptions& options,
+          const std::function<void(const std::string&)>& progress)
+      : named_(problem), options_(options), progress_(progress), oracle_(*problem.problem) {
+    options_.validate();
+    if (options_.methods.empty()) {
+      for (const EstimatorRow& row : estimator_rows()) options_.methods.push_back(row.name);
+      all_methods_ = true;
+    }
+    for (const std::string& name : options_.methods) find_estimator(name);
+  }
+
+  CheckReport run() {
+    start_ = named_.problem->initial_inner(options_.seed);
+    x_ = named_.problem->initial_outer(options_.seed);
+    report_.problem = named_.name;
+    report_.inner_size = start_.numel();
+    report_.outer_size = x_.numel();
+    report_.inner = options_.inner;
+    report_.trust_below = start_.scalar_type() == at::kDouble ? 1e-6 : 1e-3;
+    optimizer_ = make_inner_optimizer(options_.inner);
+
+    check_rate_at_start();
+    run_inner_loop();
+    measure_spectrum();
+    find_references();
+    for (const std::string& name : options_.methods) report_.methods.push_back(run_method(name));
+    if (options_.sweep) run_sweep();
+    judge(report_, options_);
+    return std::move(report_);
+  }
+
+ private:
+  void say(const std::string& what) const {
+    if (progress_) progress_(what);
+  }
+
+  Spectrum spectrum_at(const Tensor& w) {
+    HypergradientRequest request{.x = x_, .inner = at_point_};
+    at_point_.optimizer = optimizer_;
+    at_point_.final = optimizer_->start(w);
+    CurvatureProducts products(oracle_, request, options_.settings.curvature);
+    return extreme_eigenvalues(products.matrix(), w.numel(), w.options());
+  }
+
+  // Where the curvature is the same everywhere, a rate above the limit diverges for certain: refuse at once.
+  void check_rate_at_start() {
+    const Tensor learned_rate = oracle_.inner_rate(x_);
+    if (learned_rate.defined()) return;
+    const Tensor learned_start = named_.problem->inner_start(x_);
+    const Tensor w = learned_start.defined() ? learned_start.detach() : start_;
+    say("spectrum at the start");
+    Spectrum spectrum;
+    spectrum = spectrum_at(w);
+    safe_rate_at_start_ = optimizer_->largest_safe_rate(spectrum.largest);
+    if (named_.constant_curvature && options_.inner.rate >= safe_rate_at_start_) {
+      throw std::invalid_argument(
+          fmt::format("--inner-rate {:g}: the inner loop diverges. The inner Hessian's largest eigenvalue is "
+                      "{:.6g}, so the "
+                      "largest safe rate of {} is {:.6g}; half of it is a good choice.",
+                      options_.inner.rate, spectrum.largest, optimizer_->name(), safe_rate_at_start_));
+    }
+  }
+
+  InnerAndHypergradient run_estimator(const HypergradientEstimator& estimator) {
+    return hypergradient_at(oracle_, x_, start_, options_.inner, estimator);
+  }
+
+  void run_inner_loop() {
+    say(fmt::format("inner loop, {} steps", options_.inner.steps));
+    const auto begin = std::chrono::steady_clock::now();
+    InnerRun run;
+    run.options = options_.inner;
+    try {
+      final_ = run_inner(oracle_, x_, start_, run);
+    } catch (const NotFiniteError& error) {
+      throw NotFiniteError(fmt::format("{} The largest safe rate, from the spectrum at the start, is {:.6g}.",
+                                       error.what(), safe_rate_at_start_));
+    }
+    report_.inner_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    report_.inner_counts = final_.counts;
+    report_.inner_gradient_norm = final_.gradient_norm;
+    report_.inner_rate = final_.last_rate();
+    const Tensor learned_start = named_.problem->inner_start(x_);
+    const Tensor w = learned_start.defined() ? learned_start.detach() : start_;
+    report_.initial_gradient_norm = oracle_.inner_gradient(w, x_, Batch{}).norm().item<double>();
+  }
+
+  void measure_spectrum() {
+    say("spectrum at the final iterate");
+    report_.spectrum = spectrum_at(final_.final.w);
+    report_.largest_safe_rate = optimizer_->largest_safe_rate(report_.spectrum.largest);
+    report_.contraction =
+        options_.inner.optimizer == "gd" ? report_.spectrum.contraction(report_.inner_rate) : none;
+    // Finite, but on its way out: the numbers below would describe nothing.
+    if (report_.inner_rate >= report_.largest_safe_rate &&
+        report_.inner_gradient_norm > 10 * report_.initial_gradient_norm) {
+      throw NotFiniteError(
+          fmt::format("the inner loop diverges at rate {:g}: |grad_w g| grew from {:.3g} to {:.3g} in {} "
+                      "steps. The largest safe "
+                      "rate is {:.6g} at the start and {:.6g} at the final iterate.",
+                      report_.inner_rate, report_.initial_gradient_norm, report_.inner_gradient_norm,
+                      options_.inner.steps, safe_rate_at_start_, report_.largest_safe_rate));
+    }
+  }
+
+  void find_references() {
+    say("implicit reference: solving the inner problem by Newton's method");
+    report_.implicit = implicit_reference(oracle_, x_, final_.final.w, options_.settings.curvature);
+    say("unrolled reference: automatic differentiation through the unrolled graph");
+    report_.unrolled = unrolled_reference(*named_.problem, x_, start_, options_.inner);
+  }
+
+  EstimatorSettings settings_for(const std::string& name) const {
+    EstimatorSettings settings = options_.settings;
+    if (!options_.terms_given && (name == "cg" || name == "minres")) {
+      settings.terms = std::max<int64_t>(10 * start_.numel(), 100);
+      settings.relative_tolerance = start_.scalar_type() == at::kDouble ? 1e-12 : 1e-5;
+    }
+    if (!options_.budget_given) {
+      const int64_t state_bytes = static_cast<int64_t>(start_.nbytes()) * (1 + optimizer_->buffer_count());
+      const int64_t states =
+          static_cast<int64_t>(std::log2(static_cast<double>(options_.inner.steps + 1))) + 1;
+      settings.byte_budget = std::max(std::min(settings.byte_budget, states * state_bytes), state_bytes);
+    }
+    return settings;
+  }
+
+  MethodRow compare(const std::string& name, Hypergradient hypergradient) const {
+    MethodRow row{.name = name,
+                  .terms = {},
+                  .hypergradient = std::move(hypergradient),
+                  .error_implicit = none,
+                  .error_unrolled = none,
+                  .cosine_implicit = none,
+                  .cosine_unrolled = none,
+                  .bound = none,
+                  .why = {}};
+    const Tensor& value = row.hypergradient.value;
+    row.error_implicit = relative_error(value, report_.implicit.value);
+    row.error_unrolled = relative_error(value, report_.unrolled.value);
+    row.cosine_implicit = cosine(value, report_.implicit.value);
+    row.cosine_unrolled = cosine(value, report_.unrolled.value);
+    return row;
+  }
+
+  // Forward mode takes T * m products of two kinds: minutes or days where x is large. It is run if asked for
+  // by name.
+  std::string too_long(const std::string& name) {
+    if (!all_methods_ || name != "forward" || options_.inner.steps == 0) return {};
+    const auto linear = oracle_.linearize(final_.final.w, x_, Batch{});
+    linear->hessian(final_.final.w);
+    const auto begin = std::chrono::steady_clock::now();
+    linear->hessian(final_.final.w);
+    const double product = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double products = 2.0 * static_cast<double>(options_.inner.steps * x_.numel());
+    if (product * products <= options_.patience) return {};
+    return fmt::format(
+        "not run: {:.3g} products would take about {:.0f} s; ask for it with --methods forward", products,
+        product * products);
+  }
+
+  MethodRow run_method(const std::string& name) {
+    say(name);
+    const EstimatorSettings settings = settings_for(name);
+    MethodRow row = compare(name, {});
+    row.why = too_long(name);
+    if (row.why.empty()) row = compare(name, run_estimator(*make_estimator(name, settings)).hypergradient);
+    if (has_terms(name)) {
+      const bool krylov_to_rounding = !options_.terms_given && (name == "cg" || name == "minres");
+      row.terms = name == "truncated"  ? settings.truncate
+                  : krylov_to_rounding ? row.hypergradient.iterations
+                                       : settings.terms;
+    }
+    return row;
+  }
+
+  // One trajectory with every state kept serves all K.
+  void run_sweep() {
+    const auto [from, to] = *options_.sweep;
+    InnerRun run;
+    run.options = options_.inner;
+    for (int64_t t = 0; t < options_.inner.steps; ++t) run.keep.push_back(t);
+    Trajectory trajectory = run_inner(oracle_, x_, start_, run);
+    const BoundInputs inputs = bound_inputs(oracle_, x_, trajectory, report_.spectrum);
+    for (const std::string& name : options_.methods) {
+      if (!has_terms(name)) continue;
+      say(fmt::format("sweep of {}", name));
+      const Tensor& reference =
+          find_estimator(name).implicit ? report_.implicit.value : report_.unrolled.value;
+      for (int64_t k = from; k <= to; ++k) {
+        EstimatorSettings settings = options_.settings;
+        settings.terms = k;
+        settings.truncate = k;
+        const auto estimator = make_estimator(name, settings);
+        MethodRow row = compare(name, estimator->estimate(oracle_, {.x = x_, .inner = trajectory}));
+        row.terms = k;
+        if (reference.defined() && options_.inner.optimizer == "gd") {
+          row.bound = error_bound(name, k, inputs) / reference.norm().item<double>();
+        }
+        report_.sweep.push_back(std::move(row));
+      }
+    }
+  }
+
+  const NamedProblem& named_;
+  CheckOptions options_;
+  const std::function<void(const std::string&)>& progress_;
+  Oracle oracle_;
+  CheckReport report_;
+  std::shared_ptr<const InnerOptimizer> optimizer_;
+  Tensor start_, x_;
+  Trajectory final_, at_point_;
+  double safe_rate_at_start_ = none;
+  bool all_methods_ = false;
+};
+
+}  // namespace
+
+void CheckOptions::validate() const {
+  inner.validate();
+  settings.curvature.validate();
+  if (settings.terms < 0) {
+    throw std::invalid_argument(fmt::format("--terms {}: must be at least 0", settings.terms));
+  }
+  if (settings.truncate < 0) {
+    throw std::invalid_argument(fmt::format("--truncate {}: must be at least 0", settings.truncate));
+  }
+  if (sweep && (sweep->first < 0 || sweep->second < sweep->first)) {
+    throw std::invalid_argument(
+        fmt::format("--sweep K={}..{}: needs 0 <= first <= last", sweep->first, sweep->second));
+  }
+}
+
+CheckReport check_problem(const NamedProblem& problem, const CheckOptions& options,
+                          const std::function<void(const std::string&)>& progress) {
+  return Checker(problem, options, progress).run();
+}
+
+}  // namespace bilevel

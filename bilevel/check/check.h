@@ -1,0 +1,68 @@
+#pragma once
+// Every hypergradient estimator on one problem, measured against both references, with what it cost and a
+// verdict: which of them can be trusted here, and why the others cannot. Plain data in, plain data out;
+// `bilevel check` prints it.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bilevel/check/references.h"
+#include "bilevel/core/spectrum.h"
+#include "bilevel/hypergradients/registry.h"
+#include "bilevel/problems/registry.h"
+
+namespace bilevel {
+
+struct CheckOptions {
+  InnerOptions inner;
+  std::vector<std::string> methods;  // empty = every estimator
+  EstimatorSettings settings;
+  bool terms_given = false;   // false: cg and minres run to rounding instead of settings.terms steps
+  bool budget_given = false;  // false: reverse-binomial gets room for about log2(T) states
+  std::optional<std::pair<int64_t, int64_t>> sweep;  // of K, for the methods that have one
+  uint64_t seed = 0;                                 // of the starting points
+  double patience = 60;  // seconds; a method not asked for by name that would take longer is not run
+  void validate() const;
+};
+
+// NaN stands for "there is none" in every number here.
+struct MethodRow {
+  std::string name;
+  std::optional<int64_t> terms;  // K, for the methods that have one
+  Hypergradient hypergradient;   // value undefined where it was not run
+  double error_implicit, error_unrolled, cosine_implicit, cosine_unrolled;
+  double bound;  // sweep only: the theory's bound on the error against the method's own reference
+  bool trusted = false;
+  std::string why;  // of the verdict
+};
+
+struct CheckReport {
+  std::string problem;
+  int64_t inner_size = 0, outer_size = 0;
+  InnerOptions inner;              // as run
+  double inner_rate = 0;           // of the last step: a learned one shows here
+  double inner_gradient_norm = 0;  // at the final iterate
+  double initial_gradient_norm = 0;
+  OracleCounts inner_counts;
+  double inner_seconds = 0;
+  Spectrum spectrum;             // of the curvature at the final iterate
+  double largest_safe_rate = 0;  // of this optimiser on that spectrum
+  double contraction = 0;        // of one step there; NaN for other optimisers than gradient descent
+  ImplicitReference implicit;
+  Reference unrolled;
+  std::vector<MethodRow> methods;
+  std::vector<MethodRow> sweep;      // one row per method and K
+  double trust_below = 0;            // the relative error up to which a method is called right
+  std::vector<std::string> verdict;  // sentences, the most important first
+};
+
+// Throws std::invalid_argument where the rate cannot work (constant curvature), and NotFiniteError where the
+// inner loop diverges; both name the largest safe rate. `progress` is told what is being done.
+CheckReport check_problem(const NamedProblem& problem, const CheckOptions& options,
+                          const std::function<void(const std::string&)>& progress = {});
+
+}  // namespace bilevel

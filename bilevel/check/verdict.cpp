@@ -1,0 +1,150 @@
+#include "bilevel/check/verdict.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace bilevel {
+namespace {
+
+bool is_off(double error, double limit) { return !(error <= limit); }  // NaN counts as off
+
+// How many products or kept steps shrink the slowest error to the limit.
+std::string needed_terms(const CheckReport& r) {
+  if (!(r.contraction < 1) || !(r.contraction > 0)) return {};
+  const double k = std::ceil(std::log(r.trust_below) / std::log(r.contraction));
+  return fmt::format("; about K = {:.0f} would do ({:.4g} per term)", std::max(k, 1.0), r.contraction);
+}
+
+// What spoils every implicit estimate here, whatever its linear solve; empty = nothing.
+std::string implicit_obstacle(const CheckReport& r, double exact_error) {
+  if (!r.implicit.value.defined()) return r.implicit.why;
+  if (is_off(exact_error, r.trust_below)) {
+    return fmt::format(
+        "inner problem not solved: |grad_w g| = {:.2g} after {} steps, so that even the exact inverse is off "
+        "by "
+        "{:.2g}; take more --inner-steps",
+        r.inner_gradient_norm, r.inner.steps, exact_error);
+  }
+  return {};
+}
+
+std::string negative_curvature(const CheckReport& r) {
+  return fmt::format(
+      "negative curvature: the smallest eigenvalue is {:.3g}; use --curvature gauss-newton, --damping above "
+      "{:.2g}, "
+      "minres or reverse",
+      r.spectrum.smallest, -r.spectrum.smallest);
+}
+
+std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, double exact_error) {
+  const Status status = row.hypergradient.status;
+  if (status == Status::not_finite) return "the estimate is not finite";
+  const std::string obstacle = implicit_obstacle(r, exact_error);
+  const bool is_series = row.name == "neumann" || row.name == "fixed-point" || row.name == "general-forward";
+  if (is_series && r.inner_rate > r.spectrum.largest_safe_rate()) {
+    return fmt::format("rate {:.3g} is too large for the spectrum: a series needs less than {:.3g}",
+                       r.inner_rate, r.spectrum.largest_safe_rate());
+  }
+  if (r.spectrum.has_negative_curvature() && row.name != "exact" && row.name != "minres") {
+    return negative_curvature(r);
+  }
+  if (!obstacle.empty()) return obstacle;
+  if (row.name == "t1t2") {
+    return fmt::format("replaces H^-1 by the identity, but H's eigenvalues are {:.3g} to {:.3g}",
+                       r.spectrum.smallest, r.spectrum.largest);
+  }
+  if (row.name == "nystrom")
+    return fmt::format("rank {} is too low for {} unknowns", *row.terms, r.inner_size);
+  if (row.name == "general-forward") {
+    return fmt::format("T = {} inner steps are too few for its single recursion{}", r.inner.steps,
+                       needed_terms(r));
+  }
+  if (is_series) return fmt::format("the series is too short at K = {}{}", *row.terms, needed_terms(r));
+  if (row.hypergradient.relative_residual > r.trust_below) {
+    return fmt::format("linear system unsolved: relative residual {:.2g} after {} steps; take more --terms",
+                       row.hypergradient.relative_residual, row.hypergradient.iterations);
+  }
+  return fmt::format("ended with status {}", name_of(status));
+}
+
+std::string why_unrolled_is_off(const MethodRow& row, const CheckReport& r) {
+  if (row.hypergradient.status == Status::not_finite) return "the estimate is not finite";
+  if (row.name == "one-step") {
+    return fmt::format("differentiates 1 of T = {} steps{}", r.inner.steps, needed_terms(r));
+  }
+  if (row.name == "truncated") {
+    return fmt::format("keeps K = {} of T = {} steps{}", *row.terms, r.inner.steps, needed_terms(r));
+  }
+  if (row.name == "general-backward") {
+    return "Lemma 2 describes gradient descent without momentum, from a fixed start at a fixed rate";
+  }
+  return "differs from the unrolled reference: this is a bug, please report it";
+}
+
+double error_of(const CheckReport& r, const std::string& name) {
+  for (const MethodRow& row : r.methods) {
+    if (row.name == name) return row.error_implicit;
+  }
+  return 0;  // not among the methods: nothing is known against it
+}
+
+void judge_row(MethodRow& row, const CheckReport& r, double exact_error) {
+  if (!row.hypergradient.value.defined()) return;  // was not run, and says why
+  const bool implicit = find_estimator(row.name).implicit;
+  const double error = implicit ? row.error_implicit : row.error_unrolled;
+  row.trusted = !is_off(error, r.trust_below);
+  if (!row.trusted) {
+    row.why = implicit ? why_implicit_is_off(row, r, exact_error) : why_unrolled_is_off(row, r);
+  } else if (implicit) {
+    row.why = "agrees with the implicit hypergradient";
+  } else if (is_off(row.error_implicit, r.trust_below)) {
+    row.why = "right for the T steps taken, which are not yet the solved inner problem";
+  } else {
+    row.why = "right for the T steps taken and for the solved inner problem";
+  }
+}
+
+std::vector<std::string> names_of(const CheckReport& r, bool trusted) {
+  std::vector<std::string> names;
+  for (const MethodRow& row : r.methods) {
+    if (row.trusted == trusted && row.hypergradient.value.defined()) names.push_back(row.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+void judge(CheckReport& report, const CheckOptions& /*options*/) {
+  const double exact_error = error_of(report, "exact");
+  for (MethodRow& row : report.methods) judge_row(row, report, exact_error);
+  for (MethodRow& row : report.sweep) judge_row(row, report, exact_error);
+
+  const auto right = names_of(report, true);
+  const auto wrong = names_of(report, false);
+  if (right.empty()) {
+    report.verdict.push_back(
+        fmt::format("No method reaches a relative error of {:g} here.", report.trust_below));
+  } else {
+    report.verdict.push_back(fmt::format("Trustworthy here (relative error up to {:g}): {}.",
+                                         report.trust_below, fmt::join(right, ", ")));
+  }
+  for (const std::string& name : wrong) {
+    for (const MethodRow& row : report.methods) {
+      if (row.name == name) report.verdict.push_back(fmt::format("{}: {}.", name, row.why));
+    }
+  }
+  if (!report.implicit.value.defined()) {
+    report.verdict.push_back(fmt::format("There is no implicit reference: {}.", report.implicit.why));
+  }
+  if (report.spectrum.has_negative_curvature())
+    report.verdict.push_back("The inner Hessian has " + negative_curvature(report) + ".");
+  if (report.inner_rate > report.largest_safe_rate) {
+    report.verdict.push_back(fmt::format("The inner rate {:.3g} is above the largest safe one, {:.6g}.",
+                                         report.inner_rate, report.largest_safe_rate));
+  }
+}
+
+}  // namespace bilevel

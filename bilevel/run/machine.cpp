@@ -1,0 +1,58 @@
+#include "bilevel/run/machine.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+
+#include <filesystem>
+
+namespace bilevel {
+namespace {
+
+// The file that a symbol of the running program comes from, without its folder.
+std::string library_of(void* symbol) {
+  Dl_info info{};
+  if (symbol == nullptr || dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code ignored;
+  const auto path = std::filesystem::canonical(info.dli_fname, ignored);
+  return ignored ? std::filesystem::path(info.dli_fname).filename().string() : path.filename().string();
+}
+
+void describe_blas(MachineFacts& facts) {
+  // OpenBLAS says itself how it was built; 2 = on OpenMP, which shares LibTorch's threads.
+  const auto config = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_config"));
+  const auto parallel = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "openblas_get_parallel"));
+  if (config != nullptr && parallel != nullptr) {
+    facts.blas = config();
+    if (parallel() != 2) {
+      facts.warnings.emplace_back(
+          "OpenBLAS is not the OpenMP flavour: it ignores --threads and fights LibTorch's pool; install "
+          "libopenblas0-openmp and run scripts/install-dependencies");
+    }
+    return;
+  }
+  if (at::hasMKL()) {
+    facts.blas = "MKL (in LibTorch)";
+    return;
+  }
+  const std::string library = library_of(dlsym(RTLD_DEFAULT, "dgemm_"));
+  facts.blas = library.empty() ? "unknown" : library;
+  facts.warnings.push_back(fmt::format(
+      "the BLAS is {}: the reference BLAS is five times slower; install libopenblas0-openmp", facts.blas));
+}
+
+}  // namespace
+
+MachineFacts machine_facts() {
+  MachineFacts facts;
+  facts.version = BILEVEL_VERSION;
+  facts.torch = TORCH_VERSION;
+  facts.threads = at::get_num_threads();
+  facts.cuda = at::hasCUDA();
+  describe_blas(facts);
+  return facts;
+}
+
+}  // namespace bilevel

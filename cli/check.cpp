@@ -1,0 +1,317 @@
+// `bilevel check`: every hypergradient estimator on one problem, against the implicit and the unrolled
+// reference.
+
+#include "bilevel/check/check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+
+#include "bilevel/data/npy.h"
+#include "bilevel/problems/registry.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+
+namespace bilevel::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  CommonOptions common;
+  std::string problem;
+  ProblemOptions data;
+  CheckOptions check;
+  std::string curvature = "hessian";
+  std::string schedule = "constant";
+  std::string sweep;
+  std::string save;
+  double checkpoint_megabytes = 64;
+  double difference_step = 0;
+};
+
+// ---- options ----
+
+int64_t parse_integer(std::string_view text, const std::string& whole) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
+    throw std::invalid_argument(fmt::format("--sweep {}: must look like K=0..40", whole));
+  }
+  return value;
+}
+
+std::pair<int64_t, int64_t> parse_sweep(const std::string& text) {
+  const size_t dots = text.find("..");
+  if (text.rfind("K=", 0) != 0 || dots == std::string::npos) {
+    throw std::invalid_argument(fmt::format("--sweep {}: must look like K=0..40", text));
+  }
+  const std::string_view view = text;
+  return {parse_integer(view.substr(2, dots - 2), text), parse_integer(view.substr(dots + 2), text)};
+}
+
+void add_options(CLI::App& command, Options& o) {
+  command.add_option("--problem", o.problem, "which problem; `bilevel list` shows them")->required();
+  command.add_option("--methods", o.check.methods, "estimators, separated by commas; all of them by default")
+      ->delimiter(',');
+  command
+      .add_option("--terms", o.check.settings.terms,
+                  "K: Hessian products of neumann, steps of cg, minres and fixed-point, rank of nystrom "
+                  "(cg and minres: to rounding, unless this is given)")
+      ->capture_default_str();
+  command.add_option("--truncate", o.check.settings.truncate, "K: the steps that truncated keeps")
+      ->capture_default_str();
+  command.add_option("--sweep", o.sweep, "K=FROM..TO: the error of each method that has a K, for each K");
+
+  auto* inner = command.add_option_group("inner loop");
+  inner->add_option("--inner-steps", o.check.inner.steps,
+                    "T; the problem's own default solves the convex ones");
+  inner->add_option("--inner-rate", o.check.inner.rate, "rate of the inner steps; the problem has a default");
+  inner->add_option("--inner-optimizer", o.check.inner.optimizer, "gd, heavy-ball, nesterov or adam")
+      ->capture_default_str();
+  inner->add_option("--inner-momentum", o.check.inner.momentum, "of heavy-ball and nesterov")
+      ->capture_default_str();
+  inner->add_option("--inner-schedule", o.schedule, "constant, inverse-sqrt, cosine or linear")
+      ->capture_default_str();
+  inner->add_option("--weight-decay", o.data.weight_decay, "adds decay/2 |w|^2 to the inner loss")
+      ->capture_default_str();
+
+  auto* implicit = command.add_option_group("implicit estimators");
+  implicit->add_option("--curvature", o.curvature, "hessian or gauss-newton")
+      ->check(CLI::IsMember({"hessian", "gauss-newton"}))
+      ->capture_default_str();
+  implicit->add_option("--damping", o.check.settings.curvature.damping, "rho in H + rho I")
+      ->capture_default_str();
+  implicit
+      ->add_option("--series-rate", o.check.settings.series_rate,
+                   "rate of neumann and fixed-point; 0 = the inner rate")
+      ->capture_default_str();
+  implicit->add_flag("--difference-hessian", o.check.settings.curvature.difference_hessian,
+                     "central differences in place of Hessian products");
+  implicit->add_flag("--difference-mixed", o.check.settings.curvature.difference_mixed,
+                     "central differences in place of the cross product, as iDARTS");
+  implicit
+      ->add_option("--difference-step", o.check.settings.curvature.difference_step,
+                   "how far w moves for a difference")
+      ->capture_default_str();
+
+  auto* data = command.add_option_group("data of your own (hyper-cleaning)");
+  data->add_option("--train-features", o.data.train_features, "matrix, .npy");
+  data->add_option("--train-labels", o.data.train_labels, "integers, .npy");
+  data->add_option("--valid-features", o.data.valid_features, "matrix, .npy");
+  data->add_option("--valid-labels", o.data.valid_labels, "integers, .npy");
+  data->add_option("--regularization", o.data.regularization, "of |W|^2; 0.001 by default with files")
+      ->check(CLI::NonNegativeNumber);
+  data->add_flag("--bias", o.data.bias, "append a column of ones, regularised like the rest");
+
+  command.add_option("--checkpoint-megabytes", o.checkpoint_megabytes,
+                     "budget of reverse-binomial; by default room for about log2(T) states, at most 64 MB");
+  command.add_option("--seed", o.data.seed, "of the synthetic data, the starting points and nystrom")
+      ->capture_default_str();
+  command.add_option("--save", o.save, "folder for each hypergradient as NAME.npy");
+  add_common_options(command, o.common);
+}
+
+NamedProblem prepare(const CLI::App& command, Options& o) {
+  o.data.tensors = apply_common_options(o.common);
+  NamedProblem problem = make_problem(o.problem, o.data);
+  InnerOptions& inner = o.check.inner;
+  if (command.count("--inner-steps") == 0) inner.steps = problem.inner_steps;
+  if (command.count("--inner-rate") == 0) {
+    inner.rate = problem.inner_rate;
+  } else if (problem.problem->inner_rate(problem.problem->initial_outer(o.data.seed)).defined()) {
+    throw std::invalid_argument(
+        fmt::format("--inner-rate: problem {} learns its rate, which is part of x; leave it out", o.problem));
+  }
+  inner.schedule.kind = parse_schedule_kind(o.schedule);
+  inner.schedule.total_steps = std::max<int64_t>(inner.steps, 1);
+  o.check.settings.curvature.kind = o.curvature;
+  o.check.settings.seed = o.data.seed;
+  o.check.seed = o.data.seed;
+  o.check.terms_given = command.count("--terms") > 0;
+  o.check.budget_given = command.count("--checkpoint-megabytes") > 0;
+  if (!(o.checkpoint_megabytes > 0) || o.checkpoint_megabytes > 1e9) {
+    throw std::invalid_argument(
+        fmt::format("--checkpoint-megabytes {}: must be positive and at most 1e9", o.checkpoint_megabytes));
+  }
+  o.check.settings.byte_budget = std::max<int64_t>(static_cast<int64_t>(o.checkpoint_megabytes * 1e6), 1);
+  if (!o.sweep.empty()) o.check.sweep = parse_sweep(o.sweep);
+  return problem;
+}
+
+// ---- JSON ----
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json counts_json(const OracleCounts& c) {
+  return {{"inner_gradient", c.inner_gradient},
+          {"outer_gradient", c.outer_gradient},
+          {"hessian", c.hessian},
+          {"cross", c.cross},
+          {"samples", c.samples}};
+}
+
+Json row_json(const MethodRow& row, bool with_bound) {
+  const Hypergradient& h = row.hypergradient;
+  Json out = {{"name", row.name}};
+  if (row.terms) out["K"] = *row.terms;
+  out["error_implicit"] = number(row.error_implicit);
+  out["error_unrolled"] = number(row.error_unrolled);
+  out["cosine_implicit"] = number(row.cosine_implicit);
+  out["cosine_unrolled"] = number(row.cosine_unrolled);
+  if (with_bound) out["bound"] = number(row.bound);
+  out["counts"] = counts_json(h.counts);
+  out["bytes_kept"] = h.bytes_kept;
+  out["seconds"] = h.seconds;
+  out["status"] = name_of(h.status);
+  if (!with_bound) {
+    out["trusted"] = row.trusted;
+    out["why"] = row.why;
+  }
+  return out;
+}
+
+Json report_json(const CheckReport& r) {
+  Json out;
+  out["problem"] = r.problem;
+  out["inner_size"] = r.inner_size;
+  out["outer_size"] = r.outer_size;
+  out["inner"] = {{"optimizer", r.inner.optimizer},        {"steps", r.inner.steps},
+                  {"rate", number(r.inner_rate)},          {"gradient_norm", number(r.inner_gradient_norm)},
+                  {"counts", counts_json(r.inner_counts)}, {"seconds", r.inner_seconds}};
+  out["spectrum"] = {{"smallest", number(r.spectrum.smallest)},
+                     {"largest", number(r.spectrum.largest)},
+                     {"condition_number", number(r.spectrum.condition_number())},
+                     {"largest_safe_rate", number(r.largest_safe_rate)},
+                     {"contraction", number(r.contraction)},
+                     {"status", name_of(r.spectrum.status)},
+                     {"method", r.spectrum.method}};
+  out["references"] = {{"implicit", r.implicit.value.defined() ? Json("newton") : Json(nullptr)},
+                       {"implicit_gradient_norm", number(r.implicit.inner.gradient_norm)},
+                       {"unrolled", "autograd through the unrolled graph"}};
+  if (!r.implicit.value.defined()) out["references"]["why"] = r.implicit.why;
+  out["methods"] = Json::array();
+  for (const MethodRow& row : r.methods) out["methods"].push_back(row_json(row, false));
+  if (!r.sweep.empty()) {
+    out["sweep"] = Json::array();
+    for (const MethodRow& row : r.sweep) out["sweep"].push_back(row_json(row, true));
+  }
+  out["verdict"] = r.verdict;
+  return out;
+}
+
+// ---- text ----
+
+std::string bytes_text(int64_t bytes) {
+  if (bytes < 10'000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string number_text(double value, const char* format = "{:.2e}") {
+  return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-";
+}
+
+void print_table(const CheckReport& r) {
+  fmt::print("problem {}: {} inner and {} outer variables\n", r.problem, r.inner_size, r.outer_size);
+  fmt::print("inner loop: {} steps of {} at rate {:.4g}, ending at |grad_w g| = {:.2e}\n", r.inner.steps,
+             r.inner.optimizer, r.inner_rate, r.inner_gradient_norm);
+  fmt::print(
+      "inner curvature: {:.4g} to {:.4g}, condition number {}, largest safe rate {}, contraction {}\n\n",
+      r.spectrum.smallest, r.spectrum.largest, number_text(r.spectrum.condition_number(), "{:.4g}"),
+      number_text(r.largest_safe_rate, "{:.4g}"), number_text(r.contraction, "{:.4f}"));
+  fmt::print("{:<17}{:>6}{:>10}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9}  {}\n", "", "", "implicit", "",
+             "unrolled", "grad g", "grad f", "", "", "", "", "");
+  fmt::print("{:<17}{:>6}{:>10}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9}  {}\n", "method", "K", "error",
+             "cosine", "error", "calls", "calls", "hessian", "cross", "kept", "seconds", "status");
+  for (const MethodRow& row : r.methods) {
+    const auto& h = row.hypergradient;
+    fmt::print("{:<17}{:>6}{:>10}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9.3f}  {}\n", row.name,
+               row.terms ? std::to_string(*row.terms) : "", number_text(row.error_implicit),
+               number_text(row.cosine_implicit, "{:.5f}"), number_text(row.error_unrolled),
+               h.counts.inner_gradient, h.counts.outer_gradient, h.counts.hessian, h.counts.cross,
+               bytes_text(h.bytes_kept), h.seconds, name_of(h.status));
+  }
+}
+
+// Error, bound and how fast each falls from one K to the next.
+void print_sweep(const CheckReport& r) {
+  std::string name;
+  double previous_error = NAN, previous_bound = NAN;
+  for (const MethodRow& row : r.sweep) {
+    const bool implicit = find_estimator(row.name).implicit;
+    if (row.name != name) {
+      name = row.name;
+      previous_error = previous_bound = NAN;
+      fmt::print("\n{} against the {} reference\n{:>6}{:>12}{:>12}{:>12}{:>12}\n", name,
+                 implicit ? "implicit" : "unrolled", "K", "error", "bound", "falls by", "theory");
+    }
+    const double error = implicit ? row.error_implicit : row.error_unrolled;
+    fmt::print("{:>6}{:>12}{:>12}{:>12}{:>12}\n", *row.terms, number_text(error), number_text(row.bound),
+               number_text(error / previous_error, "{:.4f}"),
+               number_text(row.bound / previous_bound, "{:.4f}"));
+    previous_error = error;
+    previous_bound = row.bound;
+  }
+}
+
+void print_text(const CheckReport& r) {
+  print_table(r);
+  if (!r.sweep.empty()) print_sweep(r);
+  fmt::print("\n");
+  for (const std::string& sentence : r.verdict) fmt::print("{}\n", sentence);
+}
+
+void save(const CheckReport& r, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw std::runtime_error(fmt::format("--save {}: cannot create the folder: {}", folder, error.message()));
+  }
+  const std::filesystem::path path(folder);
+  for (const MethodRow& row : r.methods) {
+    if (row.hypergradient.value.defined()) write_npy(path / (row.name + ".npy"), row.hypergradient.value);
+  }
+  if (r.implicit.value.defined()) write_npy(path / "reference-implicit.npy", r.implicit.value);
+  write_npy(path / "reference-unrolled.npy", r.unrolled.value);
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app, int& /*exit_code*/) {
+  CLI::App* command =
+      app.add_subcommand("check", "Compare hypergradient estimators with the exact answer on a problem");
+  command->footer(
+      "Examples:\n"
+      "  bilevel check --problem quadratic\n"
+      "  bilevel check --problem ridge --methods neumann,truncated,cg --sweep K=0..40\n"
+      "  bilevel check --problem mlp --curvature gauss-newton --damping 0.01");
+  const auto options = std::make_shared<Options>();
+  add_options(*command, *options);
+  command->callback([command, options] {
+    Options& o = *options;
+    const NamedProblem problem = prepare(*command, o);
+    CheckReport report;
+    {
+      Progress progress(o.common);
+      report = check_problem(problem, o.check, [&](const std::string& what) { progress("check: " + what); });
+    }
+    if (!o.save.empty()) save(report, o.save);
+    if (o.common.json) {
+      fmt::print("{}\n", report_json(report).dump());
+    } else {
+      print_text(report);
+    }
+  });
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,12 @@
+#pragma once
+// One function per command: it adds its options to the program and runs when the command is chosen. The exit
+// code is returned through `exit_code`; errors are thrown.
+
+#include <CLI/CLI.hpp>
+
+namespace bilevel::cli {
+
+void add_check_command(CLI::App& app, int& exit_code);
+void add_list_command(CLI::App& app, int& exit_code);
+
+}  // namespace bilevel::cli

@@ -1,0 +1,58 @@
+#include "cli/common.h"
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <stdexcept>
+#include <thread>
+
+namespace bilevel::cli {
+
+void add_common_options(CLI::App& command, CommonOptions& options) {
+  command.add_option("--dtype", options.dtype, "float or double")
+      ->check(CLI::IsMember({"float", "double"}))
+      ->capture_default_str();
+  command.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
+  command.add_option("--threads", options.threads, "threads; 0 = all cores")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command.add_flag("--json", options.json, "print one JSON object on stdout and nothing else");
+  command.add_flag("--quiet", options.quiet, "no progress on stderr");
+}
+
+at::TensorOptions apply_common_options(const CommonOptions& options) {
+  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  at::set_num_threads(options.threads > 0 ? options.threads : cores);
+  const auto dtype = options.dtype == "float" ? at::kFloat : at::kDouble;
+  if (options.device != "cpu" && options.device.rfind("cuda", 0) != 0) {
+    throw std::invalid_argument(fmt::format("--device {}: choose cpu, cuda or cuda:N", options.device));
+  }
+  if (options.device != "cpu" && !at::hasCUDA()) {
+    throw std::invalid_argument(fmt::format(
+        "--device {}: this LibTorch has no CUDA, or there is no GPU; use --device cpu", options.device));
+  }
+  try {
+    return at::TensorOptions().dtype(dtype).device(c10::Device(options.device));
+  } catch (const c10::Error& error) {
+    throw std::invalid_argument(fmt::format("--device {}: choose cpu, cuda or cuda:N", options.device));
+  }
+}
+
+Progress::Progress(const CommonOptions& options) : live_(!options.quiet && isatty(STDERR_FILENO) == 1) {}
+
+Progress::~Progress() {
+  if (shown_) fmt::print(stderr, "\r\033[K");
+}
+
+void Progress::operator()(const std::string& what) {
+  if (!live_) return;
+  fmt::print(stderr, "\r\033[K{}", what);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+}  // namespace bilevel::cli

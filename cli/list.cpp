@@ -1,0 +1,46 @@
+// `bilevel list`: the problems, methods and inner optimisers that other commands take by name.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bilevel/core/inner.h"
+#include "bilevel/hypergradients/registry.h"
+#include "bilevel/problems/registry.h"
+#include "cli/commands.h"
+
+namespace bilevel::cli {
+namespace {
+
+void print_json() {
+  nlohmann::ordered_json out;
+  out["problems"] = nlohmann::json::array();
+  for (const auto& row : problem_rows())
+    out["problems"].push_back({{"name", row.name}, {"summary", row.summary}});
+  out["methods"] = nlohmann::json::array();
+  for (const auto& row : estimator_rows())
+    out["methods"].push_back({{"name", row.name}, {"summary", row.summary}});
+  out["inner_optimizers"] = inner_optimizer_names();
+  fmt::print("{}\n", out.dump());
+}
+
+void print_text() {
+  fmt::print("Problems (--problem)\n");
+  for (const auto& row : problem_rows()) fmt::print("  {:<20}{}\n", row.name, row.summary);
+  fmt::print("\nHypergradients (--methods)\n");
+  for (const auto& row : estimator_rows()) fmt::print("  {:<20}{}\n", row.name, row.summary);
+  fmt::print("\nInner optimisers (--inner-optimizer)\n");
+  for (const auto& name : inner_optimizer_names()) fmt::print("  {}\n", name);
+}
+
+}  // namespace
+
+void add_list_command(CLI::App& app, int& /*exit_code*/) {
+  CLI::App* command = app.add_subcommand("list", "Problems, hypergradients and optimisers by name");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "print one JSON object on stdout and nothing else");
+  command->callback([json] { *json ? print_json() : print_text(); });
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,150 @@
+// The rules of the house (design.md) that a compiler does not check: who may call autograd, and which way the
+// dependencies point.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Source {
+  std::string folder, name, text;  // core, core/oracle.cpp, what stands there without comments
+};
+
+std::string without_comments(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += line.substr(0, line.find("//")) + '\n';
+  return result;
+}
+
+fs::path source_dir() {
+  const char* root = std::getenv("BILEVEL_SOURCE_DIR");
+  if (root == nullptr) throw std::runtime_error("BILEVEL_SOURCE_DIR is not set: run by ctest, or set it");
+  return root;
+}
+
+// All of bilevel/, by folder.
+std::vector<Source> sources() {
+  std::vector<Source> found;
+  const fs::path root = source_dir() / "bilevel";
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension != ".cpp" && extension != ".h" && extension != ".cu" && extension != ".cuh") continue;
+    const fs::path relative = fs::relative(entry.path(), root);
+    if (!relative.has_parent_path()) continue;  // the precompiled header
+    std::ostringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    found.push_back({relative.begin()->string(), relative.generic_string(), without_comments(text.str())});
+  }
+  return found;
+}
+
+// The bilevel folders (and cli, tests) that a file includes headers of.
+std::set<std::string> included_folders(const Source& source) {
+  static const std::regex include(R"(#include\s*["<](bilevel/(\w+)/|(cli|tests|bench|examples)/))");
+  std::set<std::string> folders;
+  for (std::sregex_iterator it(source.text.begin(), source.text.end(), include), end; it != end; ++it) {
+    folders.insert((*it)[2].matched ? (*it)[2].str() : (*it)[3].str());
+  }
+  return folders;
+}
+
+TEST(House, the_sources_are_found) {
+  const auto all = sources();
+  const auto has = [&](const char* name) {
+    return std::any_of(all.begin(), all.end(), [&](const Source& s) { return s.name == name; });
+  };
+  EXPECT_TRUE(has("core/autograd.cpp"));
+  EXPECT_TRUE(has("hypergradients/reverse.cpp"));
+  EXPECT_TRUE(has("problems/registry.cpp"));
+}
+
+// Rule 1: a call that Oracle does not see is a cost that nobody counts.
+TEST(House, only_core_autograd_calls_autograd) {
+  static const std::regex call(
+      R"(torch/csrc/autograd|torch/(autograd|torch|all)\.h|torch::autograd|autograd::(grad|backward)\s*\()"
+      R"(|\bbackward\s*\(|requires_grad_\s*\(|AutoGradMode|GradMode::)");
+  int calls_in_autograd = 0;
+  for (const Source& source : sources()) {
+    if (source.folder != "core" && source.folder != "hypergradients" && source.folder != "algorithms")
+      continue;
+    const bool calls = std::regex_search(source.text, call);
+    if (source.name == "core/autograd.cpp") {
+      calls_in_autograd += calls ? 1 : 0;
+    } else {
+      EXPECT_FALSE(calls) << source.name << " calls autograd: go through Oracle";
+    }
+  }
+  EXPECT_EQ(calls_in_autograd, 1) << "the pattern no longer finds the calls it forbids elsewhere";
+}
+
+// Oracle counts; Problem hands its defaults to Oracle. Nobody else may take the way around the counter.
+TEST(House, only_oracle_and_problem_use_core_autograd) {
+  const std::set<std::string> allowed = {"core/autograd.cpp", "core/oracle.cpp", "core/problem.cpp"};
+  std::set<std::string> users;
+  for (const Source& source : sources()) {
+    if (source.text.find("bilevel/core/autograd.h") != std::string::npos) users.insert(source.name);
+  }
+  EXPECT_EQ(users, allowed);
+}
+
+TEST(House, core_includes_no_header_from_another_folder) {
+  for (const Source& source : sources()) {
+    if (source.folder != "core") continue;
+    for (const std::string& folder : included_folders(source)) EXPECT_EQ(folder, "core") << source.name;
+  }
+}
+
+TEST(House, dependencies_point_one_way) {
+  // What each folder may include besides itself. A folder that is not listed may include any but those above
+  // it.
+  const std::map<std::string, std::set<std::string>> may = {
+      {"core", {}},
+      {"data", {"core"}},
+      {"hypergradients", {"core"}},
+      {"algorithms", {"core", "hypergradients"}},
+      {"problems", {"core", "data"}},
+      {"nas", {"core", "data", "problems"}},
+      {"meta", {"core", "data", "problems"}},
+  };
+  std::map<std::string, std::set<std::string>> edges;
+  for (const Source& source : sources()) {
+    for (const std::string& folder : included_folders(source)) {
+      EXPECT_TRUE(folder != "cli" && folder != "tests" && folder != "bench" && folder != "examples")
+          << source.name << " includes " << folder << "/: nothing depends on a program";
+      if (folder == source.folder) continue;
+      edges[source.folder].insert(folder);
+      if (const auto allowed = may.find(source.folder); allowed != may.end()) {
+        EXPECT_TRUE(allowed->second.count(folder)) << source.name << " includes bilevel/" << folder;
+      }
+    }
+  }
+  EXPECT_TRUE(edges["hypergradients"].count("core"));
+
+  // No folder reaches itself, whatever folders there will be.
+  for (const auto& [start, unused] : edges) {
+    std::set<std::string> reached;
+    std::function<void(const std::string&)> visit = [&](const std::string& folder) {
+      for (const std::string& next : edges[folder]) {
+        if (reached.insert(next).second) visit(next);
+      }
+    };
+    visit(start);
+    EXPECT_FALSE(reached.count(start)) << "bilevel/" << start << " depends on itself through other folders";
+  }
+}
+
+}  // namespace
