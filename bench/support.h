@@ -13,6 +13,8 @@
 #include <string>
 #include <thread>
 
+#include "bench/block_cache.h"
+
 namespace bench {
 
 // --name value, or --name alone for a flag. Every option must be asked for before `finish`, which names the
@@ -69,8 +71,22 @@ class Options {
   std::map<std::string, std::string> given_;
 };
 
-// LibTorch's own default can be one thread on a machine with several cores.
-inline int64_t all_cores() { return static_cast<int64_t>(std::thread::hardware_concurrency()); }
+// --threads (LibTorch's own default can be one on a machine with several cores) and --allocator.
+struct Machine {
+  int64_t threads;
+  std::string allocator;
+
+  explicit Machine(Options& options)
+      : threads(options.integer("threads", static_cast<int64_t>(std::thread::hardware_concurrency()))),
+        allocator(options.text("allocator", "blocks")) {
+    if (allocator != "blocks" && allocator != "system") {
+      throw std::invalid_argument("--allocator " + allocator +
+                                  ": choose blocks (bench/block_cache.h) or system");
+    }
+    at::set_num_threads(static_cast<int>(threads));
+    if (allocator == "blocks") BlockCache::install();
+  }
+};
 
 inline double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -97,6 +113,7 @@ class PeakMemory {
  public:
   PeakMemory() {
     malloc_trim(0);
+    BlockCache::trim();
     std::ofstream reset("/proc/self/clear_refs");
     if (!(reset << "5" << std::flush)) throw std::runtime_error("/proc/self/clear_refs cannot be written");
     before_ = proc_bytes("/proc/self/status", "VmHWM");

@@ -6,7 +6,6 @@
 // given over the inner loop's of the same process. The reverse methods must agree bit for bit.
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,6 +15,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -28,7 +28,8 @@
 namespace {
 
 struct Job {
-  int64_t steps, size, outer, threads, truncate, terms, byte_budget;
+  int64_t steps, size, outer, truncate, terms, byte_budget, threads;
+  std::string allocator;
   bool single, autograd;
 };
 
@@ -63,8 +64,10 @@ void run_child(const std::string& method, const Job& job) {
 
   const bench::PeakMemory memory;
   const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t cpu_begin = std::clock();
   const auto result = compute(problem, method, job, job.steps);
   const double seconds = bench::seconds_since(begin);
+  const double cpu_seconds = static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
   const int64_t rise = memory.rise();
 
   const auto& hypergradient = result.hypergradient;
@@ -72,20 +75,21 @@ void run_child(const std::string& method, const Job& job) {
   std::vector<std::string> bits;
   for (int64_t i = 0; i < value.numel(); ++i) bits.push_back(fmt::format("{:a}", value[i].item<double>()));
   fmt::print(
-      "seconds={} estimator_seconds={} rise={} bytes_kept={} gradients={} hessians={} crosses={} norm={} "
+      "seconds={} cpu_seconds={} estimator_seconds={} rise={} bytes_kept={} gradients={} hessians={} "
+      "crosses={} norm={} "
       "values={}\n",
-      seconds, hypergradient.seconds, rise, hypergradient.bytes_kept, hypergradient.counts.inner_gradient,
-      hypergradient.counts.hessian, hypergradient.counts.cross, value.norm().item<double>(),
-      fmt::join(bits, ","));
+      seconds, cpu_seconds, hypergradient.seconds, rise, hypergradient.bytes_kept,
+      hypergradient.counts.inner_gradient, hypergradient.counts.hessian, hypergradient.counts.cross,
+      value.norm().item<double>(), fmt::join(bits, ","));
 }
 
 Record run_in_child(const std::string& method, const Job& job) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string command = fmt::format(
       "'{}' --method {} --steps {} --size {} --outer {} --threads {} --truncate {} --terms {} --budget "
-      "{}{}{}",
+      "{} --allocator {}{}{}",
       self, method, job.steps, job.size, job.outer, job.threads, job.truncate, job.terms, job.byte_budget,
-      job.single ? " --float" : "", job.autograd ? " --autograd" : "");
+      job.allocator, job.single ? " --float" : "", job.autograd ? " --autograd" : "");
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw std::runtime_error("cannot start: " + command);
   std::string output;
@@ -117,10 +121,11 @@ double relative_distance(const Record& a, const Record& b) {
 // Reverse mode keeps T * n numbers; what is not there is not asked for.
 void fit_memory(Job& job) {
   const int64_t state = job.size * (job.single ? 4 : 8);
+  const int64_t held = job.allocator == "system" ? 2 * state : state;  // the heap's holes, see block_cache.h
   const int64_t available = bench::proc_bytes("/proc/meminfo", "MemAvailable");
   const int64_t room = available - 4'000'000'000;
-  if (job.steps * state <= room) return;
-  const int64_t steps = std::max<int64_t>(room / state, 10);
+  if (job.steps * held <= room) return;
+  const int64_t steps = std::max<int64_t>(room / held, 10);
   fmt::print(
       "note: {:.1f} GB are available, too few for {} states of {:.0f} MB and 4 GB of reserve: {} steps "
       "instead\n\n",
@@ -140,9 +145,10 @@ void print_table(Job job) {
                                  {"neumann", 1, "c K", "n"},
                                  {"cg", 1, "c K", "n"}};
   fmt::print(
-      "T = {} steps, n = {} inner and m = {} outer variables in {}, {}, {} threads; one state is {:.1f} MB\n",
+      "T = {} steps, n = {} inner and m = {} outer variables in {}, {}, {} threads, "
+      "allocator {}; one state is {:.1f} MB\n",
       job.steps, job.size, job.outer, job.single ? "float" : "double",
-      job.autograd ? "automatic differentiation" : "closed form", job.threads,
+      job.autograd ? "automatic differentiation" : "closed form", job.threads, job.allocator,
       static_cast<double>(job.size * (job.single ? 4 : 8)) / 1e6);
   fmt::print("K = {} for truncated, {} for neumann and cg; budget of reverse-binomial {:.0f} MB\n\n", some,
              job.terms, static_cast<double>(job.byte_budget) / 1e6);
@@ -187,7 +193,9 @@ int main(int argc, char** argv) try {
   job.steps = options.integer("steps", 1000);
   job.size = options.integer("size", 1'000'000);
   job.outer = options.integer("outer", 2);
-  job.threads = options.integer("threads", bench::all_cores());
+  const bench::Machine machine(options);
+  job.threads = machine.threads;
+  job.allocator = machine.allocator;
   job.truncate = options.integer("truncate", 1);
   job.terms = options.integer("terms", 10);
   job.byte_budget = options.integer("budget", 64'000'000);
@@ -195,7 +203,6 @@ int main(int argc, char** argv) try {
   job.autograd = options.flag("autograd");
   const std::string method = options.text("method", "");
   options.finish();
-  at::set_num_threads(static_cast<int>(job.threads));
   if (method.empty()) {
     print_table(job);
   } else {

@@ -33,7 +33,7 @@ inline at::TensorOptions doubles() { return at::TensorOptions().dtype(at::kDoubl
 inline at::TensorOptions floats() { return at::TensorOptions().dtype(at::kFloat); }
 inline Tensor vec(std::initializer_list<double> values) { return at::tensor(values, doubles()); }
 inline double number(const Tensor& scalar) { return scalar.item<double>(); }
-inline double norm(const Tensor& t) { return t.detach().norm().item<double>(); }
+inline double length(const Tensor& t) { return t.detach().norm().item<double>(); }
 inline Tensor random_vector(int64_t size, uint64_t seed) { return Random(seed).normal({size}, doubles()); }
 inline Tensor random_like(const Tensor& t, uint64_t seed) {
   return Random(seed).normal(t.sizes(), t.options());
@@ -43,6 +43,12 @@ inline double relative_error(const Tensor& value, const Tensor& reference) {
   const double scale = reference.norm().item<double>();
   const double error = (value - reference).norm().item<double>();
   return scale > 0 ? error / scale : error;
+}
+
+// A row's name as part of a test's name.
+inline std::string test_name(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 // The gradient of a function of x by central differences, one entry at a time; error about step^2.

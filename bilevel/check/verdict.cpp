@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace bilevel {
 namespace {
@@ -12,9 +15,11 @@ namespace {
 bool is_off(double error, double limit) { return !(error <= limit); }  // NaN counts as off
 
 // How many products or kept steps shrink the slowest error to the limit.
-std::string needed_terms(const CheckReport& r) {
+std::string needed_terms(const CheckReport& r, bool of_steps_taken = false) {
   if (!(r.contraction < 1) || !(r.contraction > 0)) return {};
   const double k = std::ceil(std::log(r.trust_below) / std::log(r.contraction));
+  if (of_steps_taken && k >= static_cast<double>(r.inner.steps))
+    return "; nothing less than all of them would do";
   return fmt::format("; about K = {:.0f} would do ({:.4g} per term)", std::max(k, 1.0), r.contraction);
 }
 
@@ -51,7 +56,6 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
   if (r.spectrum.has_negative_curvature() && row.name != "exact" && row.name != "minres") {
     return negative_curvature(r);
   }
-  if (!obstacle.empty()) return obstacle;
   if (row.name == "t1t2") {
     return fmt::format("replaces H^-1 by the identity, but H's eigenvalues are {:.3g} to {:.3g}",
                        r.spectrum.smallest, r.spectrum.largest);
@@ -73,10 +77,10 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
 std::string why_unrolled_is_off(const MethodRow& row, const CheckReport& r) {
   if (row.hypergradient.status == Status::not_finite) return "the estimate is not finite";
   if (row.name == "one-step") {
-    return fmt::format("differentiates 1 of T = {} steps{}", r.inner.steps, needed_terms(r));
+    return fmt::format("differentiates 1 of T = {} steps{}", r.inner.steps, needed_terms(r, true));
   }
   if (row.name == "truncated") {
-    return fmt::format("keeps K = {} of T = {} steps{}", *row.terms, r.inner.steps, needed_terms(r));
+    return fmt::format("keeps K = {} of T = {} steps{}", *row.terms, r.inner.steps, needed_terms(r, true));
   }
   if (row.name == "general-backward") {
     return "Lemma 2 describes gradient descent without momentum, from a fixed start at a fixed rate";
@@ -107,12 +111,42 @@ void judge_row(MethodRow& row, const CheckReport& r, double exact_error) {
   }
 }
 
-std::vector<std::string> names_of(const CheckReport& r, bool trusted) {
+std::vector<std::string> trusted_names(const CheckReport& r) {
   std::vector<std::string> names;
   for (const MethodRow& row : r.methods) {
-    if (row.trusted == trusted && row.hypergradient.value.defined()) names.push_back(row.name);
+    if (row.trusted) names.push_back(row.name);
   }
   return names;
+}
+
+std::string cheapest(const CheckReport& r) {
+  const MethodRow* best = nullptr;
+  const auto products = [](const MethodRow& row) {
+    const OracleCounts& c = row.hypergradient.counts;
+    return c.hessian + c.cross + c.inner_gradient + c.outer_gradient;
+  };
+  for (const MethodRow& row : r.methods) {
+    // The exact one factorises a dense matrix besides: its products are not what it costs.
+    if (row.trusted && row.name != "exact" && (best == nullptr || products(row) < products(*best)))
+      best = &row;
+  }
+  if (best == nullptr) return "Only the exact inverse is right here.";
+  return fmt::format("The cheapest of them is {}: {} Hessian and {} cross products.", best->name,
+                     best->hypergradient.counts.hessian, best->hypergradient.counts.cross);
+}
+
+// One sentence for each reason, with the methods that share it.
+void add_reasons(CheckReport& r) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  for (const MethodRow& row : r.methods) {
+    if (row.trusted) continue;
+    auto found =
+        std::find_if(reasons.begin(), reasons.end(), [&](const auto& one) { return one.first == row.why; });
+    if (found == reasons.end()) found = reasons.insert(reasons.end(), {row.why, {}});
+    found->second.push_back(row.name);
+  }
+  for (const auto& [why, names] : reasons)
+    r.verdict.push_back(fmt::format("{}: {}.", fmt::join(names, ", "), why));
 }
 
 }  // namespace
@@ -122,25 +156,19 @@ void judge(CheckReport& report, const CheckOptions& /*options*/) {
   for (MethodRow& row : report.methods) judge_row(row, report, exact_error);
   for (MethodRow& row : report.sweep) judge_row(row, report, exact_error);
 
-  const auto right = names_of(report, true);
-  const auto wrong = names_of(report, false);
+  const auto right = trusted_names(report);
   if (right.empty()) {
     report.verdict.push_back(
         fmt::format("No method reaches a relative error of {:g} here.", report.trust_below));
   } else {
     report.verdict.push_back(fmt::format("Trustworthy here (relative error up to {:g}): {}.",
                                          report.trust_below, fmt::join(right, ", ")));
+    report.verdict.push_back(cheapest(report));
   }
-  for (const std::string& name : wrong) {
-    for (const MethodRow& row : report.methods) {
-      if (row.name == name) report.verdict.push_back(fmt::format("{}: {}.", name, row.why));
-    }
-  }
+  add_reasons(report);
   if (!report.implicit.value.defined()) {
     report.verdict.push_back(fmt::format("There is no implicit reference: {}.", report.implicit.why));
   }
-  if (report.spectrum.has_negative_curvature())
-    report.verdict.push_back("The inner Hessian has " + negative_curvature(report) + ".");
   if (report.inner_rate > report.largest_safe_rate) {
     report.verdict.push_back(fmt::format("The inner rate {:.3g} is above the largest safe one, {:.6g}.",
                                          report.inner_rate, report.largest_safe_rate));

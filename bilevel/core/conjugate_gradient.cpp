@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::string_view solver = "conjugate_gradient";
 
-// What d'Ad says about A, relative to the curvatures met so far. Within rounding of zero its sign means
-// nothing, but a positive semi-definite A with d'Ad = 0 has Ad = 0: where Ad is not small, A must be
+// What d'Ad / d'd says about A, relative to the largest one met so far. Within rounding of zero its sign
+// means nothing, but a positive semi-definite A with d'Ad = 0 has Ad = 0: where Ad is not small, A must be
 // indefinite.
 Status status_of_curvature(double curvature, double largest, const Tensor& product, double direction_norm,
                            double epsilon) {
   if (!std::isfinite(curvature)) return Status::not_finite;
-  if (curvature > epsilon * largest) return Status::ok;
-  if (curvature < -epsilon * largest) return Status::negative_curvature;
+  if (curvature > 10 * epsilon * largest) return Status::ok;
+  if (curvature < -64 * epsilon * largest) return Status::negative_curvature;
   const double stretch = detail::norm_of(product) / direction_norm;
   return stretch > 10 * std::sqrt(epsilon) * largest ? Status::negative_curvature : Status::breakdown;
 }
@@ -43,6 +43,7 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right
   const double b_norm = detail::norm_of(b);
   LinearResult result;
   if (detail::ends_before_it_begins(b, b_norm, result)) return result;
+  result.right_hand_side_norm = b_norm;
 
   const auto product = [&](const Tensor& v) {
     ++result.products;
@@ -104,11 +105,17 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right
     ++result.iterations;
   }
 
-  const bool normal = result.status == Status::converged || result.status == Status::max_iterations;
-  const bool took_back = !normal && best.defined();
   result.vectors_kept = 4 + (best.defined() ? 1 : 0) + (options.damping == 0 ? 0 : 1);
-  result.relative_residual = std::sqrt(normal ? r_squared : best_squared) * scale / b_norm;
-  result.solution = took_back ? std::move(best) : std::move(x);
+  if (result.status == Status::converged || result.status == Status::max_iterations) {
+    result.solution = std::move(x);
+  } else {
+    result.solution = best.defined() ? std::move(best) : std::move(x);
+    r_squared = best_squared;
+  }
+  result.relative_residual = std::sqrt(r_squared) * scale / b_norm;
+  // A singular but consistent system ends in its null space once the residual is rounding: that is solved.
+  const bool rounding = result.relative_residual <= 100 * epsilon;
+  if (result.status == Status::breakdown && rounding) result.status = Status::converged;
   return result;
 }
 

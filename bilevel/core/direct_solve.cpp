@@ -82,7 +82,8 @@ LinearResult direct_solve(const MatrixProduct& matrix, const Tensor& right_hand_
   }
   const double b_norm = detail::norm_of(b);
   LinearResult result;
-  if (size == 0) {
+  // A zero b is solved like any other: the status still says what kind of matrix it met.
+  if (size == 0 || !std::isfinite(b_norm)) {
     detail::ends_before_it_begins(b, b_norm, result);
     return result;
   }
@@ -93,7 +94,8 @@ LinearResult direct_solve(const MatrixProduct& matrix, const Tensor& right_hand_
   result.iterations = size;
   result.vectors_kept = size + 1;
   result.residuals.push_back(b_norm);
-  if (!std::isfinite(b_norm) || !at::isfinite(a).all().item<bool>()) {
+  result.right_hand_side_norm = b_norm;
+  if (!at::isfinite(a).all().item<bool>()) {
     result.status = Status::not_finite;
     result.solution = at::full_like(b, std::numeric_limits<double>::quiet_NaN());
     result.relative_residual = std::numeric_limits<double>::quiet_NaN();

@@ -17,33 +17,23 @@ namespace bilevel {
 std::string_view name_of(Status status) {
   switch (status) {
     case Status::not_run:
-      return "not run";
+      return "not_run";
     case Status::ok:
       return "ok";
     case Status::converged:
       return "converged";
     case Status::max_iterations:
-      return "max iterations";
+      return "max_iterations";
     case Status::breakdown:
       return "breakdown";
     case Status::negative_curvature:
-      return "negative curvature";
+      return "negative_curvature";
     case Status::diverged:
       return "diverged";
     case Status::not_finite:
-      return "not finite";
+      return "not_finite";
   }
   throw std::invalid_argument(fmt::format("name_of: status = {} is not a Status", static_cast<int>(status)));
-}
-
-double LinearResult::residual() const {
-  if (residuals.empty()) return -1.0;
-  const bool returned_the_last = status == Status::ok || status == Status::converged ||
-                                 status == Status::max_iterations || status == Status::diverged;
-  if (returned_the_last) return residuals.back();
-  double best = std::numeric_limits<double>::quiet_NaN();
-  for (const double residual : residuals) best = std::fmin(best, residual);  // fmin skips NaN
-  return best;
 }
 
 namespace detail {
@@ -155,6 +145,7 @@ bool ends_before_it_begins(const Tensor& b, double b_norm, LinearResult& result)
   result.solution = zero ? at::zeros_like(b) : at::full_like(b, std::numeric_limits<double>::quiet_NaN());
   result.status = zero ? Status::converged : Status::not_finite;
   result.residuals = {b_norm};
+  result.right_hand_side_norm = b_norm;
   result.relative_residual = zero ? 0.0 : std::numeric_limits<double>::quiet_NaN();
   result.vectors_kept = 1;
   return true;

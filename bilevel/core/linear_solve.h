@@ -36,15 +36,17 @@ struct LinearResult {
   std::vector<double> residuals;  // |b - A v_k|, from k = 0
   int64_t iterations = 0;
   int64_t products = 0;  // how often the matrix was applied
-  double residual() const;           // the solution's |b - A v|; -1 where it was not measured
-  double relative_residual = -1.0;   // the same over |b|; 0 where b = 0
+  double relative_residual = -1.0;   // the solution's |b - A v| / |b|; 0 where b = 0, -1 where it was not measured
+  double right_hand_side_norm = 0;   // |b|
+  double residual() const { return relative_residual < 0 ? -1.0 : relative_residual * right_hand_side_norm; }
   int64_t vectors_kept = 0;          // vectors of b's size held at once, the solution included
 };
 
 // For a symmetric positive definite A; `max_iterations` products, one more where warm-started. Converged and
 // max_iterations return the last iterate (its energy error falls monotonically); breakdown, negative_curvature and
 // not_finite return the iterate of smallest residual, which is the start where the first step already fails.
-// b = 0 returns zero without a product. Residuals are recurred: true to about epsilon times the condition number.
+// b = 0 returns zero without a product. A singular A is solved where b is in its range. Residuals are recurred: true
+// to about epsilon times the condition number.
 struct ConjugateGradientOptions {
   int64_t max_iterations = 10;       // 0 is legal and returns the start
   double relative_tolerance = 0.0;   // on |r| / |b|. 0 = take all the steps, but stop (converged) at the type's
@@ -58,7 +60,7 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& b,
 
 // Minimises the residual over the Krylov space of a symmetric A that may be indefinite or singular (Paige and
 // Saunders 1975); products, tolerance and b = 0 as above. Converged: below the tolerance, or below the rounding of
-// A v. Breakdown: b is not in the range of A, and the solution is a least-squares one.
+// A v. Breakdown: b is not in the range of A, and the solution is a least-squares one (not that of smallest norm).
 struct MinresOptions {
   int64_t max_iterations = 10;
   double relative_tolerance = 0.0;

@@ -29,6 +29,7 @@ LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side,
   const double b_norm = detail::norm_of(b);
   LinearResult result;
   if (detail::ends_before_it_begins(b, b_norm, result)) return result;
+  result.right_hand_side_norm = b_norm;
 
   const auto product = [&](const Tensor& v) {
     ++result.products;
@@ -106,8 +107,9 @@ LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side,
     // w_{k+1} = (v - delta w_k - epsilon_k w_{k-1}) / gamma, in the memory of w_{k-1}.
     w_before.mul_(-epsilon_k / gamma).add_(w, -delta / gamma).add_(v, 1 / gamma);
     std::swap(w, w_before);
-    // The residual feels |A r| by its square only, so near a least-squares solution it stands still while steps along
-    // what A hardly sees grow without bound: one that costs more by rounding than it gains is not taken.
+    // The residual feels |A r| by its square only, so near a least-squares solution it stands still while
+    // steps along what A hardly sees grow without bound: one that costs more by rounding than it gains is not
+    // taken.
     if (normal_residual <= std::cbrt(epsilon) * largest_column) {
       const double step_length = std::abs(cosine) * residual * detail::norm_of(w);
       if (residual * (1 - sine) < epsilon * largest_column * step_length) {

@@ -24,9 +24,11 @@ struct Trace {
   std::vector<Tensor> squares;     // u'u for the same
 };
 
-// Reads the trace into result.residuals and says what it means; `finished` where it means nothing bad.
-Status status_of(const Trace& trace, double rate, double scale, Status finished, LinearResult& result) {
-  const double epsilon = detail::epsilon_of(result.solution);
+// Reads the trace into result.residuals and says what it means; `finished` where it means nothing bad. All
+// products have gone into `last`.
+Status status_of(const Trace& trace, const Tensor& last, double rate, double scale, Status finished,
+                 LinearResult& result) {
+  const double epsilon = detail::epsilon_of(last);
   bool finite = true;
   for (const double residual : detail::read(trace.residuals)) {
     finite = finite && std::isfinite(residual);
@@ -40,15 +42,15 @@ Status status_of(const Trace& trace, double rate, double scale, Status finished,
     negative = negative || rate * curvatures[k] < -rounding_margin * epsilon * squares[k];
   }
   // Squares can overflow in a diverging series whose vectors are still finite.
-  if (!finite && !at::isfinite(result.solution).all().item<bool>()) return Status::not_finite;
+  if (!finite && !at::isfinite(last).all().item<bool>()) return Status::not_finite;
   if (negative) return Status::negative_curvature;
   if (!finite) return Status::diverged;
   const std::vector<double>& norms = result.residuals;
   if (norms.size() >= 2) {
     const double allowed =
         1 + std::sqrt(epsilon);  // a matrix with a null space keeps the norm, but for rounding
-    const double last = norms.back();
-    if (last > norms.front() * allowed || last > norms[norms.size() - 2] * allowed) return Status::diverged;
+    const double most = std::min(norms.front(), norms[norms.size() - 2]) * allowed;
+    if (norms.back() > most) return Status::diverged;
   }
   return finished;
 }
@@ -70,6 +72,7 @@ LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& right_ha
   const double scale = detail::scale_near(b_norm);
 
   LinearResult result;
+  if (!std::isfinite(b_norm) && detail::ends_before_it_begins(b, b_norm, result)) return result;
   Trace trace;
   Tensor term =
       at::mul(b, 1 / scale);  // (I - rate A)^k b, which is the residual of the sum of the terms before it
@@ -87,7 +90,8 @@ LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& right_ha
   result.solution = sum.mul_(options.rate * scale);
   result.iterations = options.terms;
   result.vectors_kept = options.terms == 0 ? 2 : 3;
-  result.status = status_of(trace, options.rate, scale, Status::ok, result);
+  result.status = status_of(trace, result.solution, options.rate, scale, Status::ok, result);
+  result.right_hand_side_norm = b_norm;
   result.relative_residual = relative(result.residuals.back(), b_norm);
   return result;
 }
@@ -108,6 +112,7 @@ LinearResult fixed_point(const IndexedProduct& matrix, const Tensor& right_hand_
   const double target = options.relative_tolerance * b_norm / scale;
 
   LinearResult result;
+  if (!std::isfinite(b_norm) && detail::ends_before_it_begins(b_given, b_norm, result)) return result;
   Trace trace;
   const Tensor b = at::mul(b_given, 1 / scale);
   Tensor v = start.defined() ? at::mul(start, 1 / scale) : at::zeros_like(b);
@@ -133,7 +138,9 @@ LinearResult fixed_point(const IndexedProduct& matrix, const Tensor& right_hand_
   result.solution = v.mul_(scale);
   result.vectors_kept = result.products == 0 ? 3 : 4;
   const Status unfinished = options.relative_tolerance > 0 ? Status::max_iterations : Status::ok;
-  result.status = status_of(trace, options.rate, scale, converged ? Status::converged : unfinished, result);
+  result.status =
+      status_of(trace, r, options.rate, scale, converged ? Status::converged : unfinished, result);
+  result.right_hand_side_norm = b_norm;
   // A start that was asked for by zero steps has a residual that nothing measured, unless it is zero.
   if (result.residuals.empty() && !start.defined()) result.residuals.push_back(b_norm);
   if (!result.residuals.empty()) result.relative_residual = relative(result.residuals.back(), b_norm);

@@ -19,8 +19,8 @@ struct ProblemOptions {
   double regularization = -1;                                          // negative = the problem's own default
   // Files of a user's own (hyper-cleaning): features as .npy matrices, labels as .npy vectors of integers.
   std::string train_features = {}, train_labels = {}, valid_features = {}, valid_labels = {};
-  double weight_decay = 0;          // adds weight_decay/2 |w|^2 to the inner loss of any problem
-  bool bias = false;  // append a column of ones, whose weights are regularised like the rest
+  double weight_decay = 0;  // adds weight_decay/2 |w|^2 to the inner loss of any problem
+  bool bias = false;        // append a column of ones, whose weights are regularised like the rest
 };
 
 struct NamedProblem {

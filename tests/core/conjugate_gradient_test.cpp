@@ -209,12 +209,32 @@ TEST(ConjugateGradient, ZeroCurvatureIsToldApart) {
   EXPECT_LE(rotated.residual(), rotated.residuals.front());
 }
 
-TEST(ConjugateGradient, SolvesAConsistentSingularSystem) {
-  const Tensor a = with_eigenvalues({0, 0, 1, 2, 3, 4}, 8);
-  const Tensor b = at::mv(a, random_vector(6, 9));
-  const LinearResult result = conjugate_gradient(product_with(a), b, steps(6, 1e-10));
-  EXPECT_EQ(result.status, Status::converged);
-  EXPECT_LT(norm2(b - at::mv(a, result.solution)), 1e-9 * norm2(b));
+TEST(ConjugateGradient, SolvesConsistentSingularSystemsDownToRounding) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const double epsilon = type == at::kDouble ? 2.3e-16 : 1.2e-7;
+    for (const double tolerance : {0.0, 100 * epsilon}) {
+      for (uint64_t seed = 0; seed < 10; ++seed) {
+        const Tensor a = with_eigenvalues({0, 0, 0, 1, 2, 3, 4}, seed).to(type);
+        const Tensor b = at::mv(a, random_vector(7, seed + 9, type));
+        // Left running, the residual is rounding in the null space: neither a breakdown nor a reason to
+        // explode.
+        const LinearResult result = conjugate_gradient(product_with(a), b, steps(50, tolerance));
+        EXPECT_EQ(result.status, Status::converged) << name_of(result.status) << ", seed " << seed;
+        EXPECT_LT(norm2(b - at::mv(a, result.solution)), 200 * epsilon * norm2(b));
+      }
+    }
+  }
+}
+
+TEST(ConjugateGradient, InconsistentSingularSystemsBreakDownWithoutExploding) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const Tensor a = with_eigenvalues({4, 1, 0, 0, 2, 3, 8}, seed);
+    const Tensor b = random_vector(7, seed + 3);
+    const LinearResult result = conjugate_gradient(product_with(a), b, steps(100));
+    EXPECT_EQ(result.status, Status::breakdown) << name_of(result.status) << ", seed " << seed;
+    EXPECT_LT(norm2(result.solution), 10 * norm2(b));
+    EXPECT_NEAR(result.residual(), norm2(b - at::mv(a, result.solution)), 1e-12);
+  }
 }
 
 TEST(ConjugateGradient, AbnormalEndsReturnTheIterateOfSmallestResidual) {

@@ -204,16 +204,14 @@ TEST_P(EveryInner, the_largest_safe_rate_is_where_a_quadratic_turns) {
   const auto length_after = [&](double rate) {
     InnerState state = optimizer->start(vec({1, 1, 1}));
     for (int t = 0; t < 2000; ++t) state = optimizer->step(state, curvatures * state.w, {rate, {}});
-    return norm(state.w);
+    return length(state.w);
   };
   EXPECT_LT(length_after(0.99 * safe), 1e-3);
   EXPECT_GT(length_after(1.01 * safe), 1e3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Names, EveryInner, ::testing::ValuesIn(inner_optimizer_names()),
-                         [](const auto& info) {
-                           return info.param == "heavy-ball" ? std::string("heavy_ball") : info.param;
-                         });
+                         [](const auto& row) { return test_name(row.param); });
 
 // The user's complaint (field-notes): NaN from Adam's square root at zero under double differentiation. At
 // the first step the direction is g / (|g| + epsilon), whose derivative is epsilon / (|g| + epsilon)^2: 1 /

@@ -25,7 +25,6 @@ using matrices::solve;
 using matrices::vector_of;
 using matrices::with_eigenvalues;
 using ::testing::AllOf;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -39,7 +38,7 @@ TEST(Status, EveryOneHasAName) {
   for (int i = 0; i <= static_cast<int>(Status::not_finite); ++i) {
     EXPECT_FALSE(name_of(static_cast<Status>(i)).empty());
   }
-  EXPECT_EQ(name_of(Status::negative_curvature), "negative curvature");
+  EXPECT_EQ(name_of(Status::negative_curvature), "negative_curvature");
   EXPECT_THROW(name_of(static_cast<Status>(99)), std::invalid_argument);
 }
 
@@ -57,6 +56,19 @@ MinresOptions minres_steps(int64_t count, double tolerance = 0) {
   options.max_iterations = count;
   options.relative_tolerance = tolerance;
   return options;
+}
+
+TEST(Minres, AResidualThatStandsStillForAStepIsNoBreakdown) {
+  // b'Ab = 0: the first step cannot move, the second one solves.
+  const LinearResult mirror =
+      minres(product_with(at::diag(vector_of({1, -1}))), vector_of({1, 1}), minres_steps(5));
+  EXPECT_EQ(mirror.status, Status::converged);
+  EXPECT_LT(relative_error(mirror.solution, vector_of({1, -1})), 1e-14);
+  const Tensor a = with_eigenvalues(at::linspace(-1, 1, 40, at::kDouble), 3);
+  const Tensor b = random_vector(40, 4);
+  const LinearResult result = minres(product_with(a), b, minres_steps(100, 1e-10));
+  EXPECT_EQ(result.status, Status::converged);
+  EXPECT_LT(relative_error(result.solution, solve(a, b)), 1e-7);
 }
 
 TEST(Minres, SolvesIndefiniteSystemsWithinAsManyStepsAsUnknowns) {
@@ -122,26 +134,43 @@ TEST(Minres, WarmStartAndDamping) {
   EXPECT_EQ(at_solution.status, Status::converged);
 }
 
-TEST(Minres, SolvesConsistentSingularSystems) {
-  const Tensor a = with_eigenvalues({-4, -1, 0, 0, 0, 2, 3, 8}, 2);
-  const Tensor b = at::mv(a, random_vector(8, 3));
-  for (const double tolerance : {0.0, 1e-10}) {
-    const LinearResult result = minres(product_with(a), b, minres_steps(30, tolerance));
-    EXPECT_EQ(result.status, Status::converged)
-        << name_of(result.status) << " at " << result.relative_residual;
-    EXPECT_LT(norm2(b - at::mv(a, result.solution)), 1e-9 * norm2(b));
+TEST(Minres, SolvesConsistentSingularSystemsDownToRounding) {
+  for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+    const double epsilon = type == at::kDouble ? 2.3e-16 : 1.2e-7;
+    for (uint64_t seed = 0; seed < 10; ++seed) {
+      const Tensor eigenvalues =
+          at::cat({at::zeros({20}, at::kDouble), at::linspace(-2, 8, 80, at::kDouble)});
+      const Tensor a = with_eigenvalues(eigenvalues, seed).to(type);
+      const Tensor b = at::mv(a, random_vector(100, seed + 3, type));
+      // Left running far beyond convergence, which is where textbook MINRES walks away again.
+      const LinearResult result = minres(product_with(a), b, minres_steps(500));
+      EXPECT_EQ(result.status, Status::converged)
+          << name_of(result.status) << " at " << result.relative_residual;
+      EXPECT_LT(norm2(b - at::mv(a, result.solution)), 100 * epsilon * norm2(b));
+    }
   }
 }
 
 TEST(Minres, InconsistentSystemsEndInALeastSquaresSolution) {
-  const Tensor a = with_eigenvalues({-4, -1, 0, 0, 2, 3, 8}, 2);
-  const Tensor b = random_vector(7, 3);
-  const LinearResult result = minres(product_with(a), b, minres_steps(40));
-  EXPECT_EQ(result.status, Status::breakdown) << name_of(result.status);
-  const Tensor r = b - at::mv(a, result.solution);
-  EXPECT_GT(norm2(r), 0.01);
-  EXPECT_LT(norm2(at::mv(a, r)), 1e-8);
-  EXPECT_NEAR(result.residual(), norm2(r), 1e-8);
+  const auto check = [](const Tensor& eigenvalues, uint64_t seed, at::ScalarType type) {
+    const Tensor a = with_eigenvalues(eigenvalues, seed).to(type);
+    const int64_t n = a.size(0);
+    const Tensor b = random_vector(n, seed + 3, type);
+    const LinearResult result = minres(product_with(a), b, minres_steps(10 * n));
+    EXPECT_EQ(result.status, Status::breakdown) << name_of(result.status) << ", seed " << seed;
+    const Tensor r = b - at::mv(a, result.solution);
+    // The residual feels A r by its square: sqrt(epsilon) is as near as it comes.
+    EXPECT_LT(norm2(at::mv(a, r)), (type == at::kDouble ? 1e-5 : 5e-2) * norm2(b)) << seed;
+    EXPECT_NEAR(result.residual() / norm2(r), 1, type == at::kDouble ? 1e-10 : 1e-3) << seed;
+    EXPECT_LT(norm2(result.solution), 1e4 * norm2(b)) << "explodes along the null space, seed " << seed;
+  };
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    for (const at::ScalarType type : {at::kDouble, at::kFloat}) {
+      check(vector_of({-4, -1, 0, 0, 2, 3, 8}), seed, type);
+      check(at::cat({at::zeros({20}, at::kDouble), at::linspace(-2, 8, 80, at::kDouble)}), seed, type);
+      check(at::cat({at::zeros({100}, at::kDouble), vector_of({1, -2, 3})}), seed, type);
+    }
+  }
   // b in the null space, and no matrix at all: nothing can be done, and it is said.
   const Tensor projector = at::diag(vector_of({1, 0}));
   const LinearResult stuck = minres(product_with(projector), vector_of({0, 3}), minres_steps(5));

@@ -252,7 +252,7 @@ TEST(Oracle, a_rate_per_tensor_becomes_one_per_variable) {
   EXPECT_LT(relative_error(pulled.narrow(0, 0, 2),
                            at::stack({0.2 * a.narrow(0, 0, 20).sum(), 0.7 * a.narrow(0, 20, 15).sum()})),
             1e-14);
-  EXPECT_EQ(norm(pulled.narrow(0, 2, x.numel() - 2)), 0);
+  EXPECT_EQ(length(pulled.narrow(0, 2, x.numel() - 2)), 0);
 }
 
 TEST(Oracle, refuses_rates_that_are_not_positive_numbers_or_too_many) {

@@ -78,7 +78,7 @@ TEST_P(EveryTrajectory, is_the_steps_of_the_optimiser_on_its_batches) {
   expect_same_bits(inner.final, state);
   EXPECT_EQ(inner.steps(), 9);
   EXPECT_EQ(inner.bytes_kept(), 3 * 136 * 8 * (1 + optimizer->buffer_count()));
-  EXPECT_DOUBLE_EQ(inner.gradient_norm, norm(problem.inner_gradient(state.w, x, {})));
+  EXPECT_DOUBLE_EQ(inner.gradient_norm, length(problem.inner_gradient(state.w, x, {})));
   EXPECT_DOUBLE_EQ(inner.last_rate(), 0.1 * asked.options.schedule.factor(8));
   EXPECT_EQ(inner.counts.inner_gradient, 10);  // the measured gradient included
   EXPECT_EQ(inner.counts.samples, 9 * 5 + 40);
@@ -115,9 +115,7 @@ TEST_P(EveryTrajectory, continued_is_one_longer_run_bit_for_bit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Names, EveryTrajectory, ::testing::ValuesIn(inner_optimizer_names()),
-                         [](const auto& info) {
-                           return info.param == "heavy-ball" ? std::string("heavy_ball") : info.param;
-                         });
+                         [](const auto& row) { return test_name(row.param); });
 
 TEST(Trajectory, no_steps_are_legal) {
   const Ridge ridge;

@@ -22,10 +22,6 @@
 namespace bilevel::test {
 namespace {
 
-std::string test_name(std::string name) {
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
 std::vector<std::string> problem_names() {
   std::vector<std::string> names;
   for (const ProblemRow& row : problem_rows()) names.push_back(row.name);
@@ -68,11 +64,11 @@ Tensor krylov_basis(const Tensor& a, const Tensor& p, int64_t size) {
   std::vector<Tensor> basis;
   Tensor next = p;
   while (static_cast<int64_t>(basis.size()) < size) {
-    const double before = norm(next);
+    const double before = length(next);
     for (int repeat = 0; repeat < 2; ++repeat) {
       for (const Tensor& q : basis) next = next - q * q.dot(next);
     }
-    if (norm(next) <= 1e-12 * before) break;
+    if (length(next) <= 1e-12 * before) break;
     basis.push_back(next / next.norm());
     next = a.mv(basis.back());
   }
@@ -157,9 +153,9 @@ TEST_P(EveryPair, is_its_formula_at_an_unsolved_inner_problem) {
   ASSERT_TRUE(expected.defined()) << "a new estimator needs its formula in this test";
   const Hypergradient found = estimate_along(estimator, s.settings, oracle, s.x, inner);
   EXPECT_LT(relative_error(found.value, expected), 1e-10);
-  EXPECT_GT(norm(expected), 1e-8);
+  EXPECT_GT(length(expected), 1e-8);
   EXPECT_NEAR(number(found.outer_loss), number(s.problem.outer_loss(inner.final.w, s.x, {})),
-              1e-14 * norm(found.outer_loss));
+              1e-14 * length(found.outer_loss));
   EXPECT_EQ(found.inner_gradient_norm, inner.gradient_norm);
   EXPECT_TRUE(found.status == Status::ok || found.status == Status::converged ||
               found.status == Status::max_iterations)
@@ -172,8 +168,8 @@ TEST_P(EveryPair, is_its_formula_at_an_unsolved_inner_problem) {
 INSTANTIATE_TEST_SUITE_P(Registry, EveryPair,
                          ::testing::Combine(::testing::ValuesIn(estimator_names()),
                                             ::testing::ValuesIn(problem_names())),
-                         [](const auto& info) {
-                           return test_name(std::get<0>(info.param) + "_on_" + std::get<1>(info.param));
+                         [](const auto& row) {
+                           return test_name(std::get<0>(row.param) + "_on_" + std::get<1>(row.param));
                          });
 
 class EveryOptimizer : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
@@ -222,15 +218,15 @@ TEST_P(EveryOptimizer, unrolled_estimators_are_the_derivative_of_the_steps_taken
   for (const uint64_t seed : {1U, 2U}) {
     Tensor u = random_like(s.x, seed);
     u = u / u.norm();
-    EXPECT_NEAR(number(whole.dot(u)), directional_difference(objective, s.x, u), 1e-8 * norm(whole));
+    EXPECT_NEAR(number(whole.dot(u)), directional_difference(objective, s.x, u), 1e-8 * length(whole));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryOptimizer,
                          ::testing::Combine(::testing::ValuesIn(inner_optimizer_names()),
                                             ::testing::ValuesIn(problem_names())),
-                         [](const auto& info) {
-                           return test_name(std::get<0>(info.param) + "_on_" + std::get<1>(info.param));
+                         [](const auto& row) {
+                           return test_name(std::get<0>(row.param) + "_on_" + std::get<1>(row.param));
                          });
 
 class EverySolved : public ::testing::TestWithParam<std::string> {
@@ -271,7 +267,7 @@ TEST_P(EverySolved, the_reference_is_the_closed_form_and_the_difference_of_the_s
     Tensor u = random_like(s.x, seed);
     u = u / u.norm();
     EXPECT_NEAR(number(reference.value.dot(u)), directional_difference(solved_objective, s.x, u),
-                1e-8 * norm(reference.value));
+                1e-8 * length(reference.value));
   }
 }
 
@@ -321,7 +317,7 @@ TEST_P(EverySolved, series_and_unrolled_estimators_tend_to_the_implicit_referenc
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EverySolved, ::testing::ValuesIn(problem_names()),
-                         [](const auto& info) { return test_name(info.param); });
+                         [](const auto& row) { return test_name(row.param); });
 
 }  // namespace
 }  // namespace bilevel::test

@@ -55,13 +55,13 @@ class ConvexBounds : public ::testing::TestWithParam<std::string> {
 
 TEST_P(ConvexBounds, neumann_falls_as_iDARTS_Theorem_1_says) {
   const double rate = 1 / range.largest, shrink = 1 - rate * range.mu;
-  const double scale = spectral_norm(at_solution.cross) * norm(at_solution.p) / range.mu;
+  const double scale = spectral_norm(at_solution.cross) * length(at_solution.p) / range.mu;
   const Trajectory here = standing_at(w, rate);
-  const double rounding = floor_of_rounding * norm(reference);
+  const double rounding = floor_of_rounding * length(reference);
   double first = 0, last = 0;
   for (int64_t terms = 0; terms <= 40; ++terms) {
     const double error =
-        norm(estimate_along("neumann", with_terms(terms), oracle, x, here).value - reference);
+        length(estimate_along("neumann", with_terms(terms), oracle, x, here).value - reference);
     EXPECT_LT(error, scale * std::pow(shrink, static_cast<double>(terms + 1)) + rounding) << terms;
     if (terms == 0) first = error;
     last = error;
@@ -72,24 +72,20 @@ TEST_P(ConvexBounds, neumann_falls_as_iDARTS_Theorem_1_says) {
 TEST_P(ConvexBounds, cg_falls_as_chebyshev_says_and_is_done_in_n_steps) {
   const double root = std::sqrt(range.largest / range.mu);
   const double shrink = (root - 1) / (root + 1);
-  const double scale = spectral_norm(at_solution.cross) * norm(solve(at_solution.hessian, at_solution.p));
+  const double scale = spectral_norm(at_solution.cross) * length(solve(at_solution.hessian, at_solution.p));
   const Trajectory here = standing_at(w);
-  const double rounding = floor_of_rounding * norm(reference);
+  const double rounding = floor_of_rounding * length(reference);
   for (int64_t terms = 0; terms <= 40; ++terms) {
-    const double error = norm(estimate_along("cg", with_terms(terms), oracle, x, here).value - reference);
+    const double error = length(estimate_along("cg", with_terms(terms), oracle, x, here).value - reference);
     EXPECT_LT(error, 2 * root * std::pow(shrink, static_cast<double>(terms)) * scale + rounding) << terms;
-    if (terms >= w.numel()) EXPECT_LT(error, 1e-10 * norm(reference)) << terms;
+    if (terms >= w.numel()) EXPECT_LT(error, 1e-10 * length(reference)) << terms;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Problems, ConvexBounds,
                          ::testing::Values("toy", "quadratic", "ridge", "softmax-regression",
                                            "hyper-cleaning"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         [](const auto& row) { return test_name(row.param); });
 
 // Proposition 3.1, for any trajectory: mu and |B_t| along the kept iterates, B_0 = dw_0/dx where the start is
 // learned.
@@ -115,7 +111,7 @@ void expect_truncation_bound(const Problem& problem, const Tensor& x, const Tens
     mu = std::min(mu, range.mu);
     size.push_back(options.rate * spectral_norm(d.cross));
   }
-  const double p = norm(dense_at(problem, inner.final.w, x).p);
+  const double p = length(dense_at(problem, inner.final.w, x).p);
   const Tensor unrolled = graph_hypergradient(problem, x, inner, 0, true);
   const double shrink = 1 - options.rate * mu;
   double first = 0, last = 0;
@@ -123,8 +119,8 @@ void expect_truncation_bound(const Problem& problem, const Tensor& x, const Tens
     const double largest = *std::max_element(size.begin(), size.end() - terms);  // t = 0 .. T-K
     const double bound = std::pow(shrink, static_cast<double>(terms)) / (options.rate * mu) * p * largest;
     const double error =
-        norm(estimate_along("truncated", with_terms(terms), oracle, x, inner).value - unrolled);
-    EXPECT_LT(error, bound + floor_of_rounding * norm(unrolled)) << terms;
+        length(estimate_along("truncated", with_terms(terms), oracle, x, inner).value - unrolled);
+    EXPECT_LT(error, bound + floor_of_rounding * length(unrolled)) << terms;
     if (terms == 1) first = error;
     last = error;
   }
@@ -190,14 +186,14 @@ TEST(Bounds, the_error_of_any_implicit_estimate_is_bounded_by_what_is_left_unsol
     const Trajectory inner = run_inner(oracle, x, ridge.initial_inner(0), run);
     const Dense d = dense_at(ridge, inner.final.w, x);
     const double mu = extremes(d.hessian).mu, cross = spectral_norm(d.cross);
-    const double distance = inner.gradient_norm / mu, p = norm(d.p) + slope_of_p * distance;
+    const double distance = inner.gradient_norm / mu, p = length(d.p) + slope_of_p * distance;
     for (const char* name : {"neumann", "cg", "fixed-point", "minres", "t1t2", "exact"}) {
       for (const int64_t terms : {0, 1, 4, 12}) {
         const Hypergradient found = estimate_along(name, with_terms(terms), oracle, x, inner);
-        const double left = norm(d.p - d.hessian.mv(found.solution));
+        const double left = length(d.p - d.hessian.mv(found.solution));
         const double bound =
             (cross * slope_of_p / mu + slope_of_cross * p / mu) * distance + cross * left / mu;
-        EXPECT_LT(norm(found.value - reference), bound + floor_of_rounding * norm(reference))
+        EXPECT_LT(length(found.value - reference), bound + floor_of_rounding * length(reference))
             << name << steps << terms;
       }
     }

@@ -115,11 +115,7 @@ INSTANTIATE_TEST_SUITE_P(Registry, EveryCount, ::testing::ValuesIn([] {
                            for (const EstimatorRow& row : estimator_rows()) names.push_back(row.name);
                            return names;
                          }()),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         [](const auto& row) { return test_name(row.param); });
 
 // A learned start costs the first step's Hessian product too; a learned rate needs the gradient of every
 // step.

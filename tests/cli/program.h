@@ -1,0 +1,70 @@
+#pragma once
+// Runs the program as a user does and hands back what it printed.
+
+#include <unistd.h>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace bilevel::test {
+
+struct Output {
+  int exit_code = -1;
+  std::string out, err;
+  nlohmann::json json() const {
+    return nlohmann::json::parse(out);
+  }  // throws unless stdout is one JSON value
+};
+
+// A folder of its own for one test, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = std::filesystem::temp_directory_path() / "bilevel-test-XXXXXX";
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
+    path_ = pattern;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path_, ignored))
+      files_.push_back(entry);
+    for (auto it = files_.rbegin(); it != files_.rend(); ++it) std::filesystem::remove(*it, ignored);
+    std::filesystem::remove(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+  std::vector<std::filesystem::path> files_;
+};
+
+inline std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+inline Output run_program(const std::string& arguments) {
+  const char* program = std::getenv("BILEVEL_PROGRAM");
+  if (program == nullptr) throw std::runtime_error("BILEVEL_PROGRAM is not set: run the tests by ctest");
+  const TemporaryFolder folder;
+  const std::string command =
+      "'" + std::string(program) + "' " + arguments + " >'" + folder / "out" + "' 2>'" + folder / "err" + "'";
+  const int status = std::system(command.c_str());
+  Output output;
+  output.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  output.out = read_text(folder / "out");
+  output.err = read_text(folder / "err");
+  return output;
+}
+
+}  // namespace bilevel::test

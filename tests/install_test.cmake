@@ -1,0 +1,43 @@
+# Installs the library into a fresh prefix, builds examples/ against it from a copy outside the tree, and runs the
+# ten-line example: its outer loss must fall.
+set(work ${BUILD_DIR}/install-test)
+file(REMOVE_RECURSE ${work})
+file(COPY ${SOURCE_DIR}/examples DESTINATION ${work})
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "failed (${result}): ${ARGN}\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/prefix)
+string(REPLACE ";" "\\;" prefix_path "${work}/prefix;${PREFIX_PATH}")
+run(${CMAKE_COMMAND} -S ${work}/examples -B ${work}/build -DCMAKE_BUILD_TYPE=Release
+    "-DCMAKE_PREFIX_PATH=${prefix_path}")
+run(${CMAKE_COMMAND} --build ${work}/build)
+run(${work}/build/hello_bilevel)
+message(STATUS "${output}")
+string(REGEX MATCHALL "outer loss [0-9.e+-]+" losses "${output}")
+list(LENGTH losses count)
+list(GET losses 0 first)
+list(GET losses -1 last)
+string(REPLACE "outer loss " "" first "${first}")
+string(REPLACE "outer loss " "" last "${last}")
+if(NOT count EQUAL 5 OR NOT last LESS first)
+  message(FATAL_ERROR "the outer loss did not fall: ${output}")
+endif()
+
+# The installed package must not name the tree or the machine it was built on.
+file(GLOB_RECURSE exported ${work}/prefix/lib*/cmake/bilevel/*.cmake)
+if(NOT exported)
+  message(FATAL_ERROR "nothing was exported under ${work}/prefix")
+endif()
+foreach(file ${exported})
+  file(READ ${file} text)
+  string(FIND "${text}" "${SOURCE_DIR}" found)
+  if(NOT found EQUAL -1)
+    message(FATAL_ERROR "${file} names the source tree")
+  endif()
+endforeach()
