@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <unordered_map>
 #include <vector>
 
 namespace bench {
@@ -32,17 +33,12 @@ class BlockCache final : public c10::Allocator {
 
   c10::DataPtr allocate(size_t bytes) const override {
     if (bytes < smallest) return c10::GetDefaultCPUAllocator()->allocate(bytes);
-    Block* block = instance().take((bytes + granularity - 1) / granularity * granularity);
-    return {block->data, block, &give_back, c10::Device(c10::DeviceType::CPU)};
+    void* data = instance().take((bytes + granularity - 1) / granularity * granularity);
+    return {data, data, &give_back, c10::Device(c10::DeviceType::CPU)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }  // a block is not its own context
+  c10::DeleterFnPtr raw_deleter() const override { return &give_back; }  // for blocks of either kind
 
  private:
-  struct Block {
-    void* data;
-    size_t bytes;
-  };
-
   static constexpr size_t smallest = size_t{1} << 20;     // below it the heap serves well
   static constexpr size_t granularity = size_t{1} << 16;  // sizes that differ by less share their blocks
   static constexpr size_t most_idle = size_t{512} << 20;  // what may lie unused
@@ -52,43 +48,50 @@ class BlockCache final : public c10::Allocator {
     return *cache;
   }
 
-  Block* take(size_t bytes) {
+  void* take(size_t bytes) {
     const std::lock_guard lock(mutex_);
-    std::vector<Block*>& idle = idle_[bytes];
+    std::vector<void*>& idle = idle_[bytes];
+    void* data = nullptr;
     if (!idle.empty()) {
-      Block* block = idle.back();
+      data = idle.back();
       idle.pop_back();
       idle_bytes_ -= bytes;
-      return block;
+    } else {
+      data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (data == MAP_FAILED) throw std::bad_alloc();
     }
-    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (data == MAP_FAILED) throw std::bad_alloc();
-    return new Block{data, bytes};
+    live_[data] = bytes;
+    return data;
   }
 
-  static void give_back(void* context) {
-    auto* block = static_cast<Block*>(context);
+  static void give_back(void* data) {
     BlockCache& cache = instance();
-    const std::lock_guard lock(cache.mutex_);
-    if (cache.idle_bytes_ + block->bytes > most_idle)
-      cache.release_idle();  // or stale sizes would stay for ever
-    cache.idle_[block->bytes].push_back(block);
-    cache.idle_bytes_ += block->bytes;
+    {
+      const std::lock_guard lock(cache.mutex_);
+      if (const auto found = cache.live_.find(data); found != cache.live_.end()) {
+        const size_t bytes = found->second;
+        cache.live_.erase(found);
+        if (cache.idle_bytes_ + bytes > most_idle)
+          cache.release_idle();  // or stale sizes would stay for ever
+        cache.idle_[bytes].push_back(data);
+        cache.idle_bytes_ += bytes;
+        return;
+      }
+    }
+    c10::GetDefaultCPUAllocator()->raw_deleter()(data);
   }
 
   void release_idle() {
     for (auto& [bytes, blocks] : idle_) {
-      for (Block* block : blocks) {
-        munmap(block->data, block->bytes);
-        delete block;
-      }
+      for (void* data : blocks) munmap(data, bytes);
       blocks.clear();
     }
     idle_bytes_ = 0;
   }
 
   std::mutex mutex_;  // a backward pass frees from its own thread
-  std::map<size_t, std::vector<Block*>> idle_;
+  std::unordered_map<void*, size_t> live_;
+  std::map<size_t, std::vector<void*>> idle_;
   size_t idle_bytes_ = 0;
 };
 

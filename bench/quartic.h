@@ -33,6 +33,10 @@ class QuarticLinearization : public bilevel::Linearization {
   Tensor cross(const Tensor& v) override {
     return at::sub(w_, target_).mul_(v.view_as(w_)).sum(1) * scale_.reshape({-1});
   }
+  std::pair<Tensor, Tensor> hessian_and_cross(const Tensor& v) override {
+    const Tensor small = cross(v);  // first: its temporary is gone before the Hessian product needs one
+    return {hessian(v), small};
+  }
   Tensor cross_transposed(const Tensor& u) override {
     return at::sub(w_, target_).mul_(scale_ * u.reshape({-1, 1})).reshape({-1});
   }

@@ -1,7 +1,8 @@
 #pragma once
-// What the benches share: options written as --name value, the number of threads, and the process's own
-// memory.
+// What the benches share: options written as --name value, threads and allocator, and the process's
+// own memory.
 
+#include <ATen/Parallel.h>
 #include <malloc.h>
 
 #include <chrono>

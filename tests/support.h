@@ -182,7 +182,8 @@ inline Tensor dense_neumann(const Tensor& matrix, const Tensor& p, double rate, 
   return rate * sum;
 }
 
-// A problem that hands everything on to another: the base of doubles.
+// A problem that hands everything on to another, the base of doubles. Derivatives of f and grad_x g are those
+// of its own losses, so that a double may change a loss alone.
 class ForwardingProblem : public Problem {
  public:
   explicit ForwardingProblem(const Problem& base) : base_(base) {}
@@ -225,14 +226,13 @@ class CountingProblem : public ForwardingProblem {
   const Calls& calls() const { return *calls_; }
   void forget() { *calls_ = {}; }
 
-  // g itself is evaluated on this object for grad_x g alone: its other derivatives go to `base` as a whole.
-  Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch& b) const override {
+  Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& b) const override {
     note(calls_->inner_gradient, b, inner_samples());
-    return base_.inner_loss(w, x, b);
+    return base_.inner_gradient_in_outer(w, x, b);
   }
-  Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& b) const override {
+  OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& b) const override {
     note(calls_->outer_gradient, b, outer_samples());
-    return base_.outer_loss(w, x, b);
+    return base_.outer_gradients(w, x, b);
   }
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& b) const override {
     note(calls_->inner_gradient, b, inner_samples());

@@ -68,7 +68,8 @@ SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, int64_
       const Tensor candidate = at::add(result.w, direction, step);
       const double new_loss = oracle.inner_loss(candidate, x).item<double>();
       if (!std::isfinite(new_loss)) continue;
-      const bool falls = new_loss <= loss + 1e-4 * step * slope;
+      // Strictly: an equal loss would let rounding walk on until the last iteration.
+      const bool falls = new_loss < loss && new_loss <= loss + 1e-4 * step * slope;
       const bool flat = std::abs(new_loss - loss) <= 1e-9 * (1 + std::abs(loss)) && step == 1;
       if (falls || (flat && length(oracle.inner_gradient(candidate, x, Batch{})) < 0.9 * gradient_norm)) {
         result.w = candidate;

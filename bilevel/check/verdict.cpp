@@ -60,6 +60,7 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
     return fmt::format("replaces H^-1 by the identity, but H's eigenvalues are {:.3g} to {:.3g}",
                        r.spectrum.smallest, r.spectrum.largest);
   }
+  if (!obstacle.empty()) return obstacle;
   if (row.name == "nystrom")
     return fmt::format("rank {} is too low for {} unknowns", *row.terms, r.inner_size);
   if (row.name == "general-forward") {

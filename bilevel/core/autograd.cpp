@@ -210,12 +210,12 @@ Tensor inner_gradient_in_outer(const Problem& problem, const Tensor& w, const Te
   return defined_gradient(gradient_of(loss, x_leaf, false), "inner_loss", "x");
 }
 
-LossGradients outer_gradients(const Problem& problem, const Tensor& w, const Tensor& x, const Batch& batch) {
+OuterGradients outer_gradients(const Problem& problem, const Tensor& w, const Tensor& x, const Batch& batch) {
   at::AutoGradMode enable(true);
   const Tensor w_leaf = leaf(w);
   const Tensor x_leaf = leaf(x);
   const Tensor loss = checked_scalar(problem.outer_loss(w_leaf, x_leaf, batch), w_leaf, "outer_loss");
-  LossGradients result;
+  OuterGradients result;
   if (loss.requires_grad()) {
     auto both = grad({loss}, {w_leaf, x_leaf}, {}, false, false, true);
     result.w = both[0];

@@ -11,17 +11,11 @@
 
 namespace bilevel::autograd {
 
-struct LossGradients {
-  Tensor loss;  // scalar
-  Tensor w;     // df/dw
-  Tensor x;     // df/dx; zeros where f has no x in it
-};
-
 Tensor inner_gradient(const Problem& problem, const Tensor& w, const Tensor& x,
                       const Batch& batch);  // grad_w g
 Tensor inner_gradient_in_outer(const Problem& problem, const Tensor& w, const Tensor& x,
                                const Batch& batch);  // grad_x g
-LossGradients outer_gradients(const Problem& problem, const Tensor& w, const Tensor& x, const Batch& batch);
+OuterGradients outer_gradients(const Problem& problem, const Tensor& w, const Tensor& x, const Batch& batch);
 
 // Second derivatives on a kept graph: the forward pass and the first backward pass are made once for all
 // products.

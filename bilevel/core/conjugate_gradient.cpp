@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bilevel/core/linear_solve.h"
 #include "bilevel/core/solver_support.h"
@@ -95,6 +97,7 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right
       best_squared = next_squared;
     } else if (!best.defined()) {
       best = x.clone();
+      result.vectors_kept = 1;
     }
     x.add_(d, r_squared / dots[0] * scale);
     const double ratio = next_squared / r_squared;
@@ -105,7 +108,7 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right
     ++result.iterations;
   }
 
-  result.vectors_kept = 4 + (best.defined() ? 1 : 0) + (options.damping == 0 ? 0 : 1);
+  result.vectors_kept += 4 + (options.damping == 0 ? 0 : 1);
   if (result.status == Status::converged || result.status == Status::max_iterations) {
     result.solution = std::move(x);
   } else {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <string_view>
 #include <tuple>
 
 #include "bilevel/core/linear_solve.h"

@@ -9,6 +9,7 @@
 #include <limits>
 #include <sstream>
 #include <stdexcept>
+#include <string>
 
 #include "bilevel/core/solver_support.h"
 
@@ -39,8 +40,7 @@ std::string_view name_of(Status status) {
 namespace detail {
 namespace {
 
-template <typename Value>
-std::string shape_of(const Value& tensor) {
+std::string shape_of(const Tensor& tensor) {
   std::ostringstream text;
   text << tensor.sizes();
   return text.str();

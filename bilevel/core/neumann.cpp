@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "bilevel/core/linear_solve.h"
 #include "bilevel/core/solver_support.h"
@@ -43,14 +45,14 @@ Status status_of(const Trace& trace, const Tensor& last, double rate, double sca
   }
   // Squares can overflow in a diverging series whose vectors are still finite.
   if (!finite && !at::isfinite(last).all().item<bool>()) return Status::not_finite;
+  if (finished == Status::converged) return finished;
   if (negative) return Status::negative_curvature;
   if (!finite) return Status::diverged;
   const std::vector<double>& norms = result.residuals;
   if (norms.size() >= 2) {
-    const double allowed =
-        1 + std::sqrt(epsilon);  // a matrix with a null space keeps the norm, but for rounding
-    const double most = std::min(norms.front(), norms[norms.size() - 2]) * allowed;
-    if (norms.back() > most) return Status::diverged;
+    // A matrix with a null space keeps the norm, but for rounding.
+    const double allowed = std::min(norms.front(), norms[norms.size() - 2]) * (1 + std::sqrt(epsilon));
+    if (norms.back() > allowed) return Status::diverged;
   }
   return finished;
 }
@@ -74,8 +76,7 @@ LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& right_ha
   LinearResult result;
   if (!std::isfinite(b_norm) && detail::ends_before_it_begins(b, b_norm, result)) return result;
   Trace trace;
-  Tensor term =
-      at::mul(b, 1 / scale);  // (I - rate A)^k b, which is the residual of the sum of the terms before it
+  Tensor term = at::mul(b, 1 / scale);  // (I - rate A)^k b: also the residual of the sum before it
   Tensor sum = term.clone();
   trace.residuals.push_back(at::linalg_vector_norm(term, 2));
   for (int64_t k = 0; k < options.terms; ++k) {

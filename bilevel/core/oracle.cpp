@@ -179,16 +179,19 @@ Tensor Oracle::inner_gradient_in_outer(const Tensor& w, const Tensor& x, const B
   check_point(w, x, batch);
   ++counts_.inner_gradient;
   counts_.samples += batch.size(problem_.inner_samples());
-  return autograd::inner_gradient_in_outer(problem_, w, x, batch);
+  return checked_like(problem_.inner_gradient_in_outer(w.detach(), x.detach(), batch), x,
+                      "Problem::inner_gradient_in_outer");
 }
 
-Oracle::OuterGradients Oracle::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) {
+OuterGradients Oracle::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) {
   const Stopwatch watch(counts_.seconds);
   check_point(w, x, batch);
   ++counts_.outer_gradient;
   counts_.samples += batch.size(problem_.outer_samples());
-  autograd::LossGradients result = autograd::outer_gradients(problem_, w, x, batch);
-  return {result.loss, result.w, result.x};
+  OuterGradients result = problem_.outer_gradients(w.detach(), x.detach(), batch);
+  checked_like(result.w, w, "Problem::outer_gradients, df/dw,");
+  checked_like(result.x, x, "Problem::outer_gradients, df/dx,");
+  return result;
 }
 
 std::unique_ptr<Linearization> Oracle::linearize(const Tensor& w, const Tensor& x, const Batch& batch) {

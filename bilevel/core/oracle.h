@@ -30,12 +30,6 @@ class Oracle {
   Oracle(const Oracle&) = delete;
   Oracle& operator=(const Oracle&) = delete;
 
-  struct OuterGradients {
-    Tensor loss;  // scalar
-    Tensor w;     // df/dw
-    Tensor x;     // df/dx
-  };
-
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch);           // grad_w g
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch);  // grad_x g
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch);

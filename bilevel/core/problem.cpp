@@ -26,6 +26,14 @@ Tensor Problem::inner_gradient(const Tensor& w, const Tensor& x, const Batch& ba
   return autograd::inner_gradient(*this, w, x, batch);
 }
 
+Tensor Problem::inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return autograd::inner_gradient_in_outer(*this, w, x, batch);
+}
+
+OuterGradients Problem::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return autograd::outer_gradients(*this, w, x, batch);
+}
+
 std::optional<InnerParts> Problem::inner_parts(const Tensor& /*w*/, const Tensor& /*x*/,
                                                const Batch& /*batch*/) const {
   return std::nullopt;

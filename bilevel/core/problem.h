@@ -28,6 +28,13 @@ struct InnerParts {
   Tensor regularizer;                         // scalar, direct in w; undefined = none
 };
 
+// f and its two gradients, which come from one pass.
+struct OuterGradients {
+  Tensor loss;  // scalar
+  Tensor w;     // df/dw
+  Tensor x;     // df/dx; zeros where f has no x in it
+};
+
 class Problem {
  public:
   virtual ~Problem() = default;
@@ -47,6 +54,9 @@ class Problem {
   virtual std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
                                                    const Batch& batch) const;
   virtual Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const;
+  virtual Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x,
+                                         const Batch& batch) const;  // grad_x g
+  virtual OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const;
 
   // g by parts, where the Gauss-Newton matrix is to be available.
   virtual std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const;

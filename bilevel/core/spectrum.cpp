@@ -10,6 +10,7 @@
 #include <exception>
 #include <limits>
 #include <stdexcept>
+#include <string_view>
 
 #include "bilevel/core/lanczos.h"
 #include "bilevel/core/random.h"
@@ -201,6 +202,14 @@ double Spectrum::contraction(double rate) const {
 }
 
 bool Spectrum::has_negative_curvature() const { return smallest < -rounding; }
+
+bool spectra_available() {
+#ifdef BILEVEL_HAS_SPECTRA
+  return true;
+#else
+  return false;
+#endif
+}
 
 Spectrum extreme_eigenvalues(const MatrixProduct& matrix, int64_t size, const at::TensorOptions& options,
                              const SpectrumOptions& spectrum_options) {

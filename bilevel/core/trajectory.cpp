@@ -15,6 +15,10 @@ namespace {
 
 bool all_finite(const Tensor& t) { return at::isfinite(t).all().item<bool>(); }
 
+void require_defined(const Tensor& t, const char* otherwise) {
+  if (!t.defined()) throw std::invalid_argument(otherwise);
+}
+
 [[noreturn]] void throw_not_finite(const Trajectory& trajectory, int64_t step, const std::string& cause) {
   throw NotFiniteError(
       fmt::format("the inner loop left the finite numbers at step {} of {} (optimizer {}, rate {:g}): {}. "
@@ -107,14 +111,19 @@ double Trajectory::last_rate() const {
 
 Trajectory run_inner(Oracle& oracle, const Tensor& x, const Tensor& start, const InnerRun& run) {
   std::shared_ptr<const InnerOptimizer> optimizer = make_inner_optimizer(run.options);
+  require_defined(x, "x is an undefined tensor");
   const Tensor learned = oracle.problem().inner_start(x);
   const bool start_is_learned = learned.defined();
+  require_defined(start_is_learned ? learned : start,
+                  "the inner start is an undefined tensor, and the problem has none of its own");
   const InnerState state = optimizer->start(start_is_learned ? learned.detach() : start.detach());
   return run_from(oracle, x, state, start_is_learned, std::move(optimizer), run);
 }
 
 Trajectory continue_inner(Oracle& oracle, const Tensor& x, const InnerState& start, const InnerRun& run) {
   std::shared_ptr<const InnerOptimizer> optimizer = make_inner_optimizer(run.options);
+  require_defined(x, "x is an undefined tensor");
+  require_defined(start.w, "the inner state to continue from is undefined");
   if (static_cast<int64_t>(start.buffers.size()) != optimizer->buffer_count()) {
     throw std::invalid_argument(fmt::format("the state has {} buffers, but optimizer {} needs {}",
                                             start.buffers.size(), optimizer->name(),

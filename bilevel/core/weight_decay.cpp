@@ -64,6 +64,14 @@ Tensor WithWeightDecay::inner_gradient(const Tensor& w, const Tensor& x, const B
   return at::add(base_.inner_gradient(w, x, batch), w, decay_);
 }
 
+Tensor WithWeightDecay::inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return base_.inner_gradient_in_outer(w, x, batch);
+}
+
+OuterGradients WithWeightDecay::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return base_.outer_gradients(w, x, batch);
+}
+
 std::optional<InnerParts> WithWeightDecay::inner_parts(const Tensor& w, const Tensor& x,
                                                        const Batch& batch) const {
   std::optional<InnerParts> parts = base_.inner_parts(w, x, batch);

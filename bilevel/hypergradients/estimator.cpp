@@ -16,6 +16,7 @@ Hypergradient HypergradientEstimator::estimate(Oracle& oracle, const Hypergradie
   if (!request.inner.final.w.defined() || !request.inner.optimizer) {
     throw std::invalid_argument(fmt::format("{}: the inner loop has not been run", name()));
   }
+  if (!request.x.defined()) throw std::invalid_argument(fmt::format("{}: x is an undefined tensor", name()));
   if (request.warm_start.defined() && !request.warm_start.sizes().equals(request.inner.final.w.sizes())) {
     throw std::invalid_argument(fmt::format("{}: warm_start has {} elements, but w has {}", name(),
                                             request.warm_start.numel(), request.inner.final.w.numel()));
@@ -36,8 +37,13 @@ InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Te
   const auto optimizer = make_inner_optimizer(options);
   InnerRun run;
   run.options = options;
-  const int64_t state_bytes = static_cast<int64_t>(start.nbytes()) * (1 + optimizer->buffer_count());
-  run.keep = estimator.keeps(options.steps, state_bytes);
+  // The state's size is that of the start that will be used; where there is none the inner run says so.
+  const Tensor learned = x.defined() ? oracle.problem().inner_start(x) : Tensor();
+  const Tensor& first = learned.defined() ? learned : start;
+  if (first.defined()) {
+    const int64_t state_bytes = static_cast<int64_t>(first.nbytes()) * (1 + optimizer->buffer_count());
+    run.keep = estimator.keeps(options.steps, state_bytes);
+  }
   InnerAndHypergradient result;
   result.inner = run_inner(oracle, x, start, run);
   result.hypergradient = estimator.estimate(oracle, {.x = x, .inner = result.inner});

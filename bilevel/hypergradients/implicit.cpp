@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -93,17 +94,36 @@ Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient
                           const Tensor& v, double step) {
   const double norm = v.norm().item<double>();
   if (norm == 0) return {};
+  // The failure is the vector's: a loss at w + NaN would blame the inner loop.
+  if (!std::isfinite(norm)) return at::full_like(gradient(w), std::numeric_limits<double>::quiet_NaN());
   const double epsilon = step / norm;
   const Tensor above = gradient(at::add(w, v, epsilon));
   const Tensor below = gradient(at::add(w, v, -epsilon));
   return (above - below) / (2 * epsilon);
 }
 
+namespace {
+
+// A batch that no product read was drawn for nothing, and its owner believes in a series that is longer.
+void check_batches_used(const HypergradientRequest& request, const LinearResult& linear) {
+  const auto given = static_cast<int64_t>(request.hessian.size());
+  const bool ended_early = linear.status == Status::converged || linear.status == Status::not_finite;
+  if (given > 1 && linear.products < given && !ended_early) {
+    throw std::invalid_argument(fmt::format(
+        "{} Hessian batches were given, but {} Hessian products taken: give one for each product, or "
+        "one for all",
+        given, linear.products));
+  }
+}
+
+}  // namespace
+
 Hypergradient implicit_hypergradient(Oracle& oracle, const HypergradientRequest& request,
                                      const CurvatureOptions& curvature, const ImplicitSolve& solve) {
   const auto outer = oracle.outer_gradients(request.inner.final.w, request.x, request.outer);
   CurvatureProducts products(oracle, request, curvature);
   LinearResult linear = solve(products, outer.w);
+  check_batches_used(request, linear);
   const Tensor cross = products.cross(linear.solution);
 
   Hypergradient result;

@@ -46,7 +46,8 @@ class CurvatureProducts {
   Batch linearized_batch_;
 };
 
-// [gradient(w + e v) - gradient(w - e v)] / (2 e) with e = step / |v|; undefined where v = 0.
+// [gradient(w + e v) - gradient(w - e v)] / (2 e) with e = step / |v|; undefined where v = 0, NaN where
+// v is not finite.
 Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient, const Tensor& w,
                           const Tensor& v, double step);
 

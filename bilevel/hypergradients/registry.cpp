@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <stdexcept>
 
 #include "bilevel/hypergradients/cg.h"
@@ -72,8 +71,9 @@ const std::vector<EstimatorRow>& estimator_rows() {
        }},
       {"nystrom", "the inverse of a low-rank approximation", true,
        [](const Settings& s) -> Made {
+         const int64_t rank = s.terms == 0 ? 1 : s.terms;  // zero terms are legal everywhere else
          return std::make_unique<NystromEstimator>(
-             NystromOptions{.rank = std::max<int64_t>(s.terms, 1), .seed = s.seed, .curvature = s.curvature});
+             NystromOptions{.rank = rank, .seed = s.seed, .curvature = s.curvature});
        }},
       {"general-backward", "FSLA's Lemma 2 over the inner iterates, backward", false,
        [](const Settings&) -> Made { return std::make_unique<GeneralBackward>(); }},

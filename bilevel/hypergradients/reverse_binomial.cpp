@@ -63,6 +63,9 @@ void ReverseBinomialOptions::validate() const {
 ReverseBinomial::ReverseBinomial(ReverseBinomialOptions options) : options_(options) { options_.validate(); }
 
 int64_t ReverseBinomial::slots(int64_t state_bytes) const {
+  if (state_bytes < 1) {
+    throw std::invalid_argument(fmt::format("state_bytes = {}: must be at least 1", state_bytes));
+  }
   const int64_t slots = options_.byte_budget / state_bytes;
   if (slots < 1) {
     throw std::invalid_argument(

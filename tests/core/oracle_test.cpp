@@ -111,16 +111,28 @@ TEST(Oracle, hands_on_the_numbers_of_the_problem) {
 
 // A caller's x may be a leaf of a graph of its own. A closed form would carry that graph along all T steps.
 TEST(Oracle, carries_no_graph_of_the_callers) {
+  class ClosedForms : public ForwardingProblem {
+   public:
+    using ForwardingProblem::ForwardingProblem;
+    Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch&) const override {
+      return w * x;
+    }
+    OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch&) const override {
+      return {w.dot(x), x * 1, w * 1};
+    }
+  };
   const Ridge ridge;
-  Oracle oracle(ridge);
+  const ClosedForms closed(ridge);
+  Oracle oracle(closed);
   const Tensor w = random_vector(20, 1).requires_grad_(true);
   const Tensor x = ridge.initial_outer(0).requires_grad_(true);
   const Tensor v = random_vector(20, 2);
   const auto linear = oracle.linearize(w, x, {});
   for (const Tensor& result :
        {oracle.inner_gradient(w, x, {}), linear->gradient(), linear->hessian(v), linear->cross(v),
-        linear->cross_transposed(v), oracle.outer_gradients(w, x, {}).w, oracle.inner_loss(w, x),
-        oracle.outer_loss(w, x)}) {
+        linear->cross_transposed(v), oracle.inner_gradient_in_outer(w, x, {}),
+        oracle.outer_gradients(w, x, {}).loss, oracle.outer_gradients(w, x, {}).w,
+        oracle.outer_gradients(w, x, {}).x, oracle.inner_loss(w, x), oracle.outer_loss(w, x)}) {
     EXPECT_FALSE(result.requires_grad());
   }
 }
@@ -181,10 +193,19 @@ TEST(Oracle, refuses_vectors_of_the_wrong_shape_or_dtype) {
 // A closed form that a user got wrong: it returns one fixed tensor for everything.
 class WrongForms : public ForwardingProblem {
  public:
-  WrongForms(const Problem& base, Tensor answer) : ForwardingProblem(base), answer_(std::move(answer)) {}
+  WrongForms(const Problem& base, Tensor answer, bool wrong_in_x = false)
+      : ForwardingProblem(base), answer_(std::move(answer)), wrong_in_x_(wrong_in_x) {}
   Tensor inner_gradient(const Tensor&, const Tensor&, const Batch&) const override { return answer_; }
   std::unique_ptr<Linearization> linearize(const Tensor&, const Tensor&, const Batch&) const override {
     return std::make_unique<Wrong>(answer_);
+  }
+  Tensor inner_gradient_in_outer(const Tensor&, const Tensor&, const Batch&) const override {
+    return answer_;
+  }
+  OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& b) const override {
+    OuterGradients right = base_.outer_gradients(w, x, b);
+    (wrong_in_x_ ? right.x : right.w) = answer_;
+    return right;
   }
 
  private:
@@ -198,6 +219,7 @@ class WrongForms : public ForwardingProblem {
     Tensor answer;
   };
   Tensor answer_;
+  bool wrong_in_x_;
 };
 
 TEST(Oracle, a_closed_form_of_the_wrong_shape_is_named) {
@@ -213,6 +235,11 @@ TEST(Oracle, a_closed_form_of_the_wrong_shape_is_named) {
     const auto names = [](const char* what) { return ThrowsMessage<std::invalid_argument>(HasSubstr(what)); };
     EXPECT_THAT([&] { oracle.inner_gradient(w, x, {}); },
                 names("Problem::inner_gradient must return 3 elements"));
+    EXPECT_THAT([&] { oracle.inner_gradient_in_outer(w, x, {}); },
+                names("Problem::inner_gradient_in_outer must return 2"));
+    EXPECT_THAT([&] { oracle.outer_gradients(w, x, {}); }, names("df/dw, must return 3"));
+    const WrongForms wrong_in_x(base, answer, true);
+    EXPECT_THAT([&] { Oracle(wrong_in_x).outer_gradients(w, x, {}); }, names("df/dx, must return 2"));
     EXPECT_THAT([&] { linear->gradient(); }, names("Linearization::gradient must return 3"));
     EXPECT_THAT([&] { linear->hessian(w); }, names("Linearization::hessian must return 3"));
     EXPECT_THAT([&] { linear->cross(w); }, names("Linearization::cross must return 2"));

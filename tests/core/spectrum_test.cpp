@@ -202,6 +202,18 @@ TEST_P(IterativeMethod, RestartsReachTheEndsOfALargeMatrix) {
   }
 }
 
+TEST_P(IterativeMethod, ConvergesOnALargeSingularMatrix) {
+  // A residual relative to the eigenvalue zero is never small enough.
+  const Tensor diagonal = at::cat({at::zeros({1000}, at::kDouble), at::linspace(0.1, 3, 1000, at::kDouble)});
+  const Spectrum spectrum =
+      extreme_eigenvalues([&](const Tensor& v) { return v * diagonal; }, 2000, at::kDouble, by(GetParam()));
+  EXPECT_EQ(spectrum.status, Status::converged);
+  EXPECT_NEAR(spectrum.smallest, 0, 1e-11);
+  EXPECT_NEAR(spectrum.largest, 3, 1e-8);
+  EXPECT_FALSE(spectrum.has_negative_curvature());
+  EXPECT_EQ(spectrum.condition_number(), infinity);
+}
+
 TEST(Spectrum, ChoosesTheMethod) {
   const auto method = [](int64_t n, SpectrumOptions options) {
     const Tensor diagonal = at::linspace(1, 2, n, at::kDouble);
@@ -211,14 +223,28 @@ TEST(Spectrum, ChoosesTheMethod) {
   EXPECT_EQ(method(63, {}), "dense");
   EXPECT_NE(method(64, {}), "dense");
   EXPECT_EQ(method(100, by(Method::lanczos)), "lanczos");
-#ifdef BILEVEL_HAS_SPECTRA
-  EXPECT_EQ(method(100, by(Method::spectra)), "spectra");
-#else
-  EXPECT_EQ(method(100, by(Method::spectra)), "lanczos");
-#endif
+  EXPECT_EQ(method(100, by(Method::spectra)), spectra_available() ? "spectra" : "lanczos");
   SpectrumOptions few;
   few.max_products = 20;  // fewer than the dense method's 50
   EXPECT_EQ(method(50, few), "lanczos");
+}
+
+TEST(Spectrum, FollowsTheDevice) {
+  if (!at::hasCUDA()) GTEST_SKIP() << "no GPU here";
+  const Tensor diagonal = at::linspace(-1, 3, 3000, at::TensorOptions().dtype(at::kDouble).device(at::kCUDA));
+  for (const int64_t n : {40, 3000}) {
+    for (const bool prefer_spectra : {false, true}) {
+      SpectrumOptions options;
+      options.prefer_spectra = prefer_spectra;
+      const Tensor part = at::cat({diagonal.narrow(0, 0, n - 1), diagonal.narrow(0, 2999, 1)});
+      const auto matrix = [&](const Tensor& v) { return v * part; };
+      const Spectrum spectrum = extreme_eigenvalues(matrix, n, diagonal.options(), options);
+      EXPECT_EQ(spectrum.status, Status::converged);
+      EXPECT_EQ(spectrum.method, n == 40 ? "dense" : "lanczos");
+      EXPECT_NEAR(spectrum.smallest, -1, 1e-8);
+      EXPECT_NEAR(spectrum.largest, 3, 1e-8);
+    }
+  }
 }
 
 TEST(Spectrum, DenseTakesAsManyProductsAsUnknowns) {

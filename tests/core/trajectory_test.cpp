@@ -190,6 +190,9 @@ TEST(Trajectory, refuses_states_and_steps_that_do_not_belong) {
               ThrowsMessage<std::invalid_argument>(AllOf(HasSubstr("0 buffers"), HasSubstr("adam needs 2"))));
   EXPECT_THROW(run_inner(oracle, x, start, run_of("gd", -1)), std::invalid_argument);
   EXPECT_THROW(run_inner(oracle, x, Tensor(), run_of("gd", 1)), std::invalid_argument);
+  EXPECT_THROW(run_inner(oracle, Tensor(), start, run_of("gd", 1)), std::invalid_argument);
+  EXPECT_THROW(continue_inner(oracle, Tensor(), plain.final, run_of("gd", 1)), std::invalid_argument);
+  EXPECT_THROW(continue_inner(oracle, x, InnerState{}, run_of("gd", 1)), std::invalid_argument);
   EXPECT_THROW(run_inner(oracle, x, start.to(at::kFloat), run_of("gd", 1)), std::invalid_argument);
 }
 

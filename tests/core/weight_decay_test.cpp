@@ -51,6 +51,9 @@ TEST(WeightDecay, derivatives_are_those_of_the_decayed_loss) {
     const auto linear = decayed.linearize(w, x, batch);
     EXPECT_LT(relative_error(decayed.inner_gradient(w, x, batch), dense.gradient), 1e-13);
     EXPECT_LT(relative_error(linear->gradient(), dense.gradient), 1e-13);
+    EXPECT_TRUE(
+        at::equal(decayed.inner_gradient_in_outer(w, x, batch), base->inner_gradient_in_outer(w, x, batch)));
+    EXPECT_LT(relative_error(decayed.outer_gradients(w, x, {}).w, dense.p), 1e-13);
     EXPECT_LT(relative_error(linear->hessian(v), dense.hessian.mv(v)), 1e-13);
     EXPECT_LT(relative_error(linear->cross(v), dense.cross.mv(v)), 1e-13);
     EXPECT_LT(relative_error(linear->cross_transposed(u), dense.cross.t().mv(u)), 1e-13);

@@ -182,7 +182,8 @@ TEST_P(EveryOptimizer, unrolled_estimators_are_the_derivative_of_the_steps_taken
   s.options.optimizer = optimizer;
   s.options.schedule = {ScheduleKind::cosine, 20, 0.2};
   s.options.momentum = 0.6;
-  if (optimizer == "adam") s.options.rate = std::min(s.options.rate, 0.1);
+  if (optimizer == "adam")
+    s.options.rate = 0.05;  // its steps are as long as the rate, whatever the problem's scale
   s.options.epsilon =
       1e-3;  // Adam is smooth on that scale: seven points of a difference must see one smooth piece
   s.settings.byte_budget *= 3;
@@ -287,32 +288,35 @@ TEST_P(EverySolved, direct_and_krylov_estimators_are_the_implicit_reference) {
 }
 
 // The limits of the series and of the unrolled estimators that stand at the solution: as many terms as make
-// (1 - rate mu)^K vanish.
+// (1 - rate mu)^K vanish. Networks are flat in places and their steps slow: the series are damped there, and
+// the derivative of their steps is tested above.
 TEST_P(EverySolved, series_and_unrolled_estimators_tend_to_the_implicit_reference) {
   ASSERT_TRUE(reference.value.defined()) << reference.why;
   const Tensor eigenvalues = std::get<0>(at::linalg_eigh(dense_at(s.problem, w, s.x).hessian));
-  const double mu = number(eigenvalues.min()), largest = number(eigenvalues.max());
-  ASSERT_GT(mu, 0);
+  ASSERT_GT(number(eigenvalues.min()), 0);
+  EstimatorSettings settings;
+  settings.curvature.damping = s.named.convex ? 0 : 0.05 * number(eigenvalues.max());
+  const double mu = number(eigenvalues.min()) + settings.curvature.damping;
+  const double largest = number(eigenvalues.max()) + settings.curvature.damping;
   InnerRun run;
   run.options = s.options;
   run.options.rate = 1 / largest;
   run.options.steps = static_cast<int64_t>(std::ceil(25 * largest / mu));
-  EstimatorSettings settings;
   settings.terms = settings.truncate = run.options.steps;
   settings.series_rate = run.options.rate;
   std::vector<std::string> names = {"neumann", "fixed-point"};
   Trajectory inner = standing_at(w);
-  // Steps with a learned rate of their own and steps of a network are many and slow: their derivative is
-  // tested above.
   if (s.named.convex) {
     for (int64_t t = 0; t < run.options.steps; ++t) run.keep.push_back(t);
     inner = continue_inner(oracle, s.x, inner.final, run);
-    for (const char* name : {"reverse", "truncated", "general-backward", "general-forward"})
+    for (const char* name : {"reverse", "truncated", "general-backward", "general-forward"}) {
       names.emplace_back(name);
+    }
   }
+  const Tensor limit = implicit_reference(oracle, s.x, w, settings.curvature).value;
   for (const std::string& name : names) {
     const Tensor value = estimate_along(name, settings, oracle, s.x, inner).value;
-    EXPECT_LT(relative_error(value, reference.value), 1e-9) << name;
+    EXPECT_LT(relative_error(value, limit), 1e-9) << name;
   }
 }
 

@@ -78,7 +78,9 @@ TEST_P(ConvexBounds, cg_falls_as_chebyshev_says_and_is_done_in_n_steps) {
   for (int64_t terms = 0; terms <= 40; ++terms) {
     const double error = length(estimate_along("cg", with_terms(terms), oracle, x, here).value - reference);
     EXPECT_LT(error, 2 * root * std::pow(shrink, static_cast<double>(terms)) * scale + rounding) << terms;
-    if (terms >= w.numel()) EXPECT_LT(error, 1e-10 * length(reference)) << terms;
+    if (terms >= w.numel()) {
+      EXPECT_LT(error, 1e-10 * length(reference)) << terms;
+    }
   }
 }
 
