@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "bench/block_cache.h"
+#include "bilevel/run/block_cache.h"
 
 namespace bench {
 
@@ -82,10 +82,10 @@ struct Machine {
         allocator(options.text("allocator", "blocks")) {
     if (allocator != "blocks" && allocator != "system") {
       throw std::invalid_argument("--allocator " + allocator +
-                                  ": choose blocks (bench/block_cache.h) or system");
+                                  ": choose blocks (bilevel/run/block_cache.h) or system");
     }
     at::set_num_threads(static_cast<int>(threads));
-    if (allocator == "blocks") BlockCache::install();
+    if (allocator == "blocks") bilevel::use_block_cache();
   }
 };
 
@@ -114,7 +114,7 @@ class PeakMemory {
  public:
   PeakMemory() {
     malloc_trim(0);
-    BlockCache::trim();
+    bilevel::trim_block_cache();
     std::ofstream reset("/proc/self/clear_refs");
     if (!(reset << "5" << std::flush)) throw std::runtime_error("/proc/self/clear_refs cannot be written");
     before_ = proc_bytes("/proc/self/status", "VmHWM");

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "bilevel/core/errors.h"
+#include "bilevel/run/block_cache.h"
 #include "bilevel/run/machine.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -49,6 +50,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace bilevel::cli;
+  bilevel::use_block_cache();
   try {
     return run(argc, argv);
   } catch (const bilevel::NotFiniteError& error) {

@@ -9,11 +9,10 @@
 #include <utility>
 
 #include "bilevel/core/errors.h"
+#include "bilevel/core/finite.h"
 
 namespace bilevel {
 namespace {
-
-bool all_finite(const Tensor& t) { return at::isfinite(t).all().item<bool>(); }
 
 void require_defined(const Tensor& t, const char* otherwise) {
   if (!t.defined()) throw std::invalid_argument(otherwise);

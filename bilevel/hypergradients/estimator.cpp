@@ -6,6 +6,8 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "bilevel/core/finite.h"
+
 namespace bilevel {
 
 std::vector<int64_t> HypergradientEstimator::keeps(int64_t /*steps*/, int64_t /*state_bytes*/) const {
@@ -25,7 +27,7 @@ Hypergradient HypergradientEstimator::estimate(Oracle& oracle, const Hypergradie
   const OracleCounts before = oracle.counts();
   Hypergradient result = compute(oracle, request);
   // A NaN is reported, never replaced: a zero in its place would look like a stationary point.
-  if (!at::isfinite(result.value).all().item<bool>()) result.status = Status::not_finite;
+  if (!all_finite(result.value)) result.status = Status::not_finite;
   result.counts = oracle.counts() - before;
   result.inner_gradient_norm = request.inner.gradient_norm;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

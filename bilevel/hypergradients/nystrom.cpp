@@ -8,51 +8,82 @@
 #include <stdexcept>
 #include <tuple>
 #include <utility>
-#include <vector>
 
+#include "bilevel/core/finite.h"
 #include "bilevel/core/random.h"
 
 namespace bilevel {
 namespace {
 
-struct LowRank {
-  Tensor vectors;  // (n, r), orthonormal
-  Tensor values;   // (r), descending, positive
-  bool negative_curvature = false;
-  bool finite = true;
-};
-
-// A ~ (A Q) (Q' A Q)^+ (A Q)' for an orthonormal Q, as an eigendecomposition. The middle matrix is inverted
-// on its positive eigenvalues only; a clearly negative one is reported.
-LowRank low_rank(const MatrixProduct& matrix, int64_t size, int64_t rank, uint64_t seed,
-                 const at::TensorOptions& options) {
+// `rank` directions as rows. Few unknowns: orthonormal, so that rank n is exact. Many: random signs, which
+// are as good there (the rows are nearly orthogonal) and cost one random bit an entry.
+Tensor random_directions(int64_t rank, int64_t size, uint64_t seed, const at::TensorOptions& options) {
+  constexpr int64_t few = 1024;
   Random random(seed);
-  const Tensor q = std::get<0>(at::linalg_qr(random.normal({size, rank}, options)));
-  std::vector<Tensor> columns;
-  columns.reserve(static_cast<size_t>(rank));
-  for (int64_t i = 0; i < rank; ++i) columns.push_back(matrix(q.select(1, i).contiguous()));
-  const Tensor y = at::stack(columns, 1);
-  LowRank result;
-  result.finite = at::isfinite(y).all().item<bool>();
-  if (!result.finite) return result;  // a factorisation would throw, or worse, return
-  const Tensor middle = q.t().mm(y);
-  const auto [values, vectors] = at::linalg_eigh(0.5 * (middle + middle.t()));
-  const double scale = values.abs().max().item<double>();
-  const double rounding = scale * static_cast<double>(size) *
-                          (c10::typeMetaToScalarType(options.dtype()) == at::kDouble
-                               ? std::numeric_limits<double>::epsilon()
-                               : static_cast<double>(std::numeric_limits<float>::epsilon()));
-  result.negative_curvature = values.min().item<double>() < -10 * rounding;
-  const Tensor positive = (values > rounding).nonzero().reshape({-1});
-  if (positive.numel() == 0) return result;
-  // A = F F' with F = Y V D^-1/2; its left singular vectors and squared singular values are what is wanted.
-  const Tensor factor = y.mm(vectors.index_select(1, positive)) / values.index_select(0, positive).sqrt();
-  const auto [u, s, vt] = at::linalg_svd(factor, /*full_matrices=*/false);
-  const Tensor kept = (s.square() > rounding).nonzero().reshape({-1});
-  result.vectors = u.index_select(1, kept);
-  result.values = s.index_select(0, kept).square();
-  return result;
+  if (size <= few) {
+    return std::get<0>(at::linalg_qr(random.normal({size, rank}, options))).t().contiguous();
+  }
+  Tensor signs = at::empty({rank, size}, at::kFloat);
+  float* out = signs.data_ptr<float>();
+  uint64_t bits = 0;
+  for (int64_t i = 0; i < rank * size; ++i) {
+    bits = i % 64 == 0 ? random.next() : bits >> 1;
+    out[i] = (bits & 1) != 0 ? 1.0F : -1.0F;
+  }
+  return signs.to(options);
 }
+
+// H ~ Y' (Q H Q')^+ Y with Y = Q H for the rows Q. Nothing of n's size is made but Q and Y: with M the
+// inverse root of the middle matrix on its positive eigenvalues, H ~ F F' for F = Y'M, and F'F is a small
+// matrix.
+class LowRank {
+ public:
+  LowRank(const MatrixProduct& matrix, int64_t size, int64_t rank, uint64_t seed,
+          const at::TensorOptions& options) {
+    const Tensor q = random_directions(rank, size, seed, options);
+    y_ = at::empty_like(q);
+    for (int64_t i = 0; i < rank; ++i) y_[i].copy_(matrix(q[i]));
+    finite_ = all_finite(y_);
+    if (!finite_) return;  // a factorisation would throw, or worse, return
+
+    const Tensor middle = q.mm(y_.t()).to(at::kDouble);
+    const auto [values, vectors] = at::linalg_eigh(0.5 * (middle + middle.t()));
+    const double epsilon = c10::typeMetaToScalarType(options.dtype()) == at::kDouble
+                               ? std::numeric_limits<double>::epsilon()
+                               : static_cast<double>(std::numeric_limits<float>::epsilon());
+    const double rounding = values.abs().max().item<double>() * static_cast<double>(rank) * 10 * epsilon;
+    negative_curvature_ = values.min().item<double>() < -10 * rounding;
+    const Tensor positive = (values > rounding).nonzero().reshape({-1});
+    if (positive.numel() == 0) return;
+
+    const Tensor root = vectors.index_select(1, positive) / values.index_select(0, positive).sqrt();
+    const Tensor gram = root.t().mm(y_.mm(y_.t()).to(at::kDouble)).mm(root);
+    const auto [curvatures, rotation] = at::linalg_eigh(0.5 * (gram + gram.t()));
+    const Tensor kept = (curvatures > rounding).nonzero().reshape({-1});
+    curvatures_ = curvatures.index_select(0, kept);
+    factor_ = root.mm(rotation.index_select(1, kept));
+  }
+
+  bool finite() const { return finite_; }
+  bool negative_curvature() const { return negative_curvature_; }
+  bool empty() const { return !curvatures_.defined() || curvatures_.numel() == 0; }
+  double smallest_curvature() const { return curvatures_.min().item<double>(); }
+
+  // (H + damping)^-1 p on the directions found, p / elsewhere off them.
+  Tensor solve(const Tensor& p, double damping, double elsewhere) const {
+    // The eigenvectors are F R S^-1/2; their part of p goes through the small matrices only.
+    const Tensor inside = factor_.t().mv(y_.mv(p).to(at::kDouble)) / curvatures_;
+    const Tensor change = inside * (1 / (curvatures_ + damping) - 1 / elsewhere);
+    return at::add(p / elsewhere, y_.t().mv(factor_.mv(change).to(p.scalar_type())));
+  }
+
+ private:
+  Tensor y_;           // (rank, n)
+  Tensor factor_;      // (rank, kept): Y' factor_ has the eigenvectors, scaled by the roots of the curvatures
+  Tensor curvatures_;  // (kept), positive
+  bool finite_ = true;
+  bool negative_curvature_ = false;
+};
 
 }  // namespace
 
@@ -70,25 +101,24 @@ Hypergradient NystromEstimator::compute(Oracle& oracle, const HypergradientReque
   undamped.damping = 0;
   return implicit_hypergradient(oracle, request, undamped, [&](CurvatureProducts& products, const Tensor& p) {
     const int64_t rank = std::min(options_.rank, p.numel());
-    const LowRank h = low_rank(products.matrix(), p.numel(), rank, options_.seed, p.options());
+    const LowRank h(products.matrix(), p.numel(), rank, options_.seed, p.options());
     LinearResult result;
     result.products = rank;
     result.iterations = rank;
-    result.vectors_kept = 3 * rank;  // the directions, their products and the factor
-    result.status = h.negative_curvature ? Status::negative_curvature : Status::ok;
-    if (!h.values.defined() || h.values.numel() == 0) {
+    result.vectors_kept = 2 * rank;  // the directions and their products
+    result.status = h.negative_curvature() ? Status::negative_curvature : Status::ok;
+    if (!h.finite()) {
+      result.status = Status::not_finite;
+      result.solution = at::full_like(p, std::numeric_limits<double>::quiet_NaN());
+    } else if (h.empty()) {
       // No positive curvature was found: there is nothing to invert. The estimate is df/dx, and the status
       // says why.
+      if (!h.negative_curvature()) result.status = Status::breakdown;
       result.solution = at::zeros_like(p);
-      result.status = !h.finite              ? Status::not_finite
-                      : h.negative_curvature ? Status::negative_curvature
-                                             : Status::breakdown;
-      return result;
+    } else {
+      const double rho = options_.curvature.damping;
+      result.solution = h.solve(p, rho, rho > 0 ? rho : h.smallest_curvature());
     }
-    const double rho = options_.curvature.damping;
-    const double complement = rho > 0 ? rho : h.values.min().item<double>();
-    const Tensor inside = h.vectors.t().mv(p);
-    result.solution = h.vectors.mv(inside / (h.values + rho)) + (p - h.vectors.mv(inside)) / complement;
     return result;
   });
 }

@@ -283,6 +283,22 @@ TEST_F(StochasticCurvature, one_batch_serves_all_products_and_none_means_the_ful
   }
 }
 
+// Over the iterates every product reads the batch of its step; what stands at the last iterate, the
+// request's.
+TEST_F(StochasticCurvature, the_general_forms_read_the_batches_of_the_steps) {
+  InnerOptions options;
+  options.steps = 4;
+  here = run_all_kept(oracle, x, w, options, batch);
+  estimate("general-backward", 0, {});
+  EXPECT_EQ(seeds(counting.calls().hessian), (std::vector<uint64_t>{3, 2, 1}));
+  EXPECT_EQ(seeds(counting.calls().cross), (std::vector<uint64_t>{3, 2, 1, 0}));
+  estimate("general-forward", 0, {});
+  EXPECT_EQ(seeds(counting.calls().hessian), (std::vector<uint64_t>{1, 2, 3}));
+  ASSERT_EQ(counting.calls().cross.size(), 1U);
+  EXPECT_TRUE(at::equal(counting.calls().cross[0].index, at::arange(40, 49)));
+  for (const Batch& b : counting.calls().outer_gradient) EXPECT_TRUE(at::equal(b.index, at::arange(30, 37)));
+}
+
 TEST_F(StochasticCurvature, a_wrong_number_of_batches_is_an_error) {
   EXPECT_THAT([&] { estimate("neumann", 4, batches(3)); },
               ThrowsMessage<std::invalid_argument>(HasSubstr("3 were given")));

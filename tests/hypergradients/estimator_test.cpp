@@ -194,6 +194,9 @@ TEST_P(EveryEstimator, a_nan_in_the_outer_gradient_is_a_status_never_a_zero) {
   const NanGradient broken(ridge);
   Oracle other(broken);
   EXPECT_EQ(estimate_along(GetParam(), settings, other, x, inner).status, Status::not_finite);
+  // Nor is a difference along that NaN blamed on the inner loss.
+  settings.curvature.difference_mixed = true;
+  EXPECT_EQ(estimate_along(GetParam(), settings, other, x, inner).status, Status::not_finite);
 }
 
 TEST_P(EveryEstimator, a_nan_from_the_outer_loss_stops_with_its_cause) {

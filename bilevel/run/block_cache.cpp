@@ -1,51 +1,53 @@
-#pragma once
-// An allocator for LibTorch's large CPU tensors: freed blocks are kept by size and used again. The C
-// library's heap does badly with them: LibTorch asks for blocks aligned to 64 bytes, small objects settle in
-// what the alignment leaves over, and a hole that a freed block left is then a few bytes too small for the
-// next block of the same size. Reverse mode was seen to occupy twice what it keeps that way. The other way of
-// the C library, a fresh mapping for every block, is exact but clears every page again, which doubles the
-// time of elementwise work. Here a block of a size that was freed before costs nothing, and the process holds
-// what is live and no more.
+#include "bilevel/run/block_cache.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <sys/mman.h>
 
 #include <cstddef>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
 #include <unordered_map>
 #include <vector>
 
-namespace bench {
+namespace bilevel {
+namespace {
 
+// No `override` on what LibTorch changed between its versions: `allocate` was const and `copy_data` did not
+// exist in 1.13. The version at hand picks what it knows; the rest are functions that nobody calls.
 class BlockCache final : public c10::Allocator {
  public:
-  // Makes it the CPU allocator of the process, for good: tensors that outlive main still have a place to go.
-  static void install() { c10::SetCPUAllocator(&instance(), /*priority=*/100); }
-
-  // Gives back to the system what lies unused, as malloc_trim does for the heap.
-  static void trim() {
-    const std::lock_guard lock(instance().mutex_);
-    instance().release_idle();
+  static BlockCache& instance() {
+    static auto* cache =
+        new BlockCache;  // never destroyed: tensors that outlive main still have a place to go
+    return *cache;
   }
 
-  c10::DataPtr allocate(size_t bytes) const override {
-    if (bytes < smallest) return c10::GetDefaultCPUAllocator()->allocate(bytes);
-    void* data = instance().take((bytes + granularity - 1) / granularity * granularity);
-    return {data, data, &give_back, c10::Device(c10::DeviceType::CPU)};
+  c10::DataPtr allocate(size_t bytes) const {
+    return instance().make(bytes);
+  }                                                                 // NOLINT(modernize-use-override)
+  c10::DataPtr allocate(size_t bytes) { return make(bytes); }       // NOLINT(modernize-use-override)
+  void copy_data(void* to, const void* from, size_t bytes) const {  // NOLINT(modernize-use-override)
+    std::memcpy(to, from, bytes);
   }
   c10::DeleterFnPtr raw_deleter() const override { return &give_back; }  // for blocks of either kind
+
+  void trim() {
+    const std::lock_guard lock(mutex_);
+    release_idle();
+  }
 
  private:
   static constexpr size_t smallest = size_t{1} << 20;     // below it the heap serves well
   static constexpr size_t granularity = size_t{1} << 16;  // sizes that differ by less share their blocks
   static constexpr size_t most_idle = size_t{512} << 20;  // what may lie unused
 
-  static BlockCache& instance() {
-    static auto* cache = new BlockCache;
-    return *cache;
+  c10::DataPtr make(size_t bytes) {
+    if (bytes < smallest) return c10::GetDefaultCPUAllocator()->allocate(bytes);
+    void* data = take((bytes + granularity - 1) / granularity * granularity);
+    return {data, data, &give_back, c10::Device(c10::DeviceType::CPU)};
   }
 
   void* take(size_t bytes) {
@@ -95,4 +97,14 @@ class BlockCache final : public c10::Allocator {
   size_t idle_bytes_ = 0;
 };
 
-}  // namespace bench
+}  // namespace
+
+void use_block_cache() {
+#if !defined(__SANITIZE_ADDRESS__)
+  c10::SetCPUAllocator(&BlockCache::instance(), /*priority=*/100);
+#endif
+}
+
+void trim_block_cache() { BlockCache::instance().trim(); }
+
+}  // namespace bilevel
