@@ -1,0 +1,216 @@
+#include "bilevel/data/csv.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "bilevel/data/file_error.h"
+#include "bilevel/data/line_reader.h"
+#include "bilevel/data/npy_header.h"
+
+namespace bilevel {
+namespace {
+
+constexpr double largest_label = 9007199254740992.0;  // 2^53: whole numbers are exact up to here
+
+class CsvReader {
+ public:
+  CsvReader(const std::string& path, const CsvOptions& options)
+      : lines_(path, options.largest_bytes), options_(options) {}
+
+  CsvTable read() {
+    std::string_view line;
+    bool first = true;
+    while (lines_.next(line)) {
+      if (trimmed(line).empty()) continue;
+      split(line);
+      if (std::exchange(first, false)) {
+        width_ = fields_.size();
+        const bool header = is_header();
+        label_ = find_label(header);
+        if (header) {
+          for (size_t i = 0; i < width_; ++i) {
+            if (i != label_) table_.names.emplace_back(fields_[i]);
+          }
+          continue;
+        }
+      }
+      add_row();
+    }
+    if (labels_.empty()) {
+      line_error(lines_.path(), 0, "rows of numbers", first ? "an empty file" : "only a header",
+                 "check the path, or how it was written");
+    }
+    return finish();
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view expected, std::string_view found, std::string_view hint) const {
+    line_error(lines_.path(), lines_.number(), expected, found, hint);
+  }
+
+  // Fields are views into the line, or into unquoted_ where a quoted field holds doubled quotes.
+  void split(std::string_view line) {
+    fields_.clear();
+    unquoted_.clear();
+    unquoted_.reserve(static_cast<size_t>(std::count(line.begin(), line.end(), '"')));
+    for (;;) {
+      size_t end = 0;
+      const std::string_view rest = line.substr(std::min(line.find_first_not_of(blanks()), line.size()));
+      if (rest.starts_with('"')) {
+        line = rest;
+        end = add_quoted(line);
+      } else {
+        end = std::min(line.find(options_.separator), line.size());
+        fields_.push_back(trimmed(line.substr(0, end)));
+      }
+      if (end >= line.size()) return;
+      line.remove_prefix(end + 1);
+    }
+  }
+  size_t add_quoted(std::string_view line) {
+    std::string& field = unquoted_.emplace_back();
+    size_t at = 1;
+    for (;; ++at) {
+      if (at >= line.size()) {
+        fail("a closing quote on the same line", printable(line), "quoted line breaks are not supported");
+      }
+      if (line[at] == '"') {
+        if (at + 1 >= line.size() || line[at + 1] != '"') break;
+        ++at;
+      }
+      field += line[at];
+    }
+    fields_.emplace_back(field);
+    at = std::min(line.find_first_not_of(blanks(), at + 1), line.size());
+    if (at < line.size() && line[at] != options_.separator) {
+      fail(fmt::format("'{}' after a quoted field", options_.separator), printable(line.substr(at)),
+           "is the separator another?");
+    }
+    return at;
+  }
+
+  bool is_header() const {
+    if (options_.header != CsvHeader::automatic) return options_.header == CsvHeader::present;
+    double ignored = 0;
+    const auto numbers =
+        static_cast<size_t>(std::count_if(fields_.begin(), fields_.end(), [&](std::string_view field) {
+          return parse_number(field, ignored);
+        }));
+    if (numbers != 0 && numbers != width_) {
+      const auto other = std::find_if_not(fields_.begin(), fields_.end(), [&](std::string_view field) {
+        return parse_number(field, ignored);
+      });
+      fail("a first row of names or a first row of numbers",
+           fmt::format("a mixture, with {} in column {}", printable(*other), other - fields_.begin()),
+           "say whether there is a header, or repair the row");
+    }
+    return numbers == 0;
+  }
+
+  std::optional<size_t> find_label(bool header) const {
+    const std::string& wanted = options_.label_column;
+    if (wanted.empty()) return std::nullopt;
+    if (header) {
+      const auto named = std::find(fields_.begin(), fields_.end(), wanted);
+      if (named != fields_.end()) return static_cast<size_t>(named - fields_.begin());
+    }
+    if (wanted == "first") return 0;
+    if (wanted == "last") return width_ - 1;
+    size_t position = 0;
+    if (parse_number(std::string_view(wanted), position) && position < width_) return position;
+    fail(fmt::format("a label column {}", printable(wanted)),
+         fmt::format("{} columns{}", width_, header ? " of other names" : " without names"),
+         "name a column of the header, a position from 0, first or last");
+  }
+
+  void add_row() {
+    if (fields_.size() != width_) {
+      fail(fmt::format("{} fields as in the first row", width_), fmt::format("{}", fields_.size()),
+           "is the line cut short, or the separator another?");
+    }
+    const size_t row = labels_.size() % rows_a_block();
+    if (row == 0) {
+      blocks_.push_back(at::empty({static_cast<int64_t>(rows_a_block()), values_a_row()},
+                                  at::TensorOptions().dtype(options_.dtype).device(at::kCPU)));
+    }
+    int64_t label = 0;
+    int64_t at = static_cast<int64_t>(row) * values_a_row();
+    for (size_t i = 0; i < width_; ++i) {
+      double value = 0;
+      if (!parse_number(fields_[i], value) || !std::isfinite(value)) {
+        fail(fmt::format("a finite number in column {}", i), printable(fields_[i]),
+             "missing values must be filled in or their rows left out");
+      }
+      if (i == label_) {
+        if (value != std::floor(value) || std::abs(value) > largest_label) {
+          fail(fmt::format("a whole number as label in column {}", i), printable(fields_[i]),
+               "number the classes, or choose another label column");
+        }
+        label = static_cast<int64_t>(value);
+      } else if (options_.dtype == at::kFloat) {
+        const auto narrow = static_cast<float>(value);
+        if (!std::isfinite(narrow))
+          fail("a number that a float can hold", printable(fields_[i]), "read as double");
+        blocks_.back().data_ptr<float>()[at++] = narrow;
+      } else {
+        blocks_.back().data_ptr<double>()[at++] = value;
+      }
+    }
+    labels_.push_back(label);
+  }
+
+  CsvTable finish() {
+    const auto rows = static_cast<int64_t>(labels_.size());
+    const auto full = static_cast<int64_t>((blocks_.size() - 1) * rows_a_block());
+    blocks_.back() = blocks_.back().narrow(0, 0, rows - full);
+    table_.values = at::cat(blocks_);
+    if (label_) table_.labels = at::tensor(labels_, at::TensorOptions().dtype(at::kLong));
+    return std::move(table_);
+  }
+
+  // What may surround a field: a separator may not.
+  const char* blanks() const {
+    return options_.separator == ' ' ? "\t" : options_.separator == '\t' ? " " : " \t";
+  }
+  int64_t values_a_row() const { return static_cast<int64_t>(width_) - (label_ ? 1 : 0); }
+  // About 8 MiB a block: joining blocks at the end takes less memory than growing one array.
+  size_t rows_a_block() const { return std::max<size_t>(1, (size_t{1} << 20) / width_); }
+
+  LineReader lines_;
+  CsvOptions options_;
+  std::vector<std::string_view> fields_;
+  std::vector<std::string> unquoted_;
+  size_t width_ = 0;
+  std::optional<size_t> label_;
+  std::vector<Tensor> blocks_;
+  std::vector<int64_t> labels_;  // zeros where there is no label column
+  CsvTable table_;
+};
+
+}  // namespace
+
+void CsvOptions::validate() const {
+  if (dtype != at::kFloat && dtype != at::kDouble) {
+    throw std::invalid_argument(fmt::format("csv: dtype = {}: must be float or double", at::toString(dtype)));
+  }
+  if (separator == '"' || separator == '\n' || separator == '.') {
+    throw std::invalid_argument("csv: separator must not be a quote, a line's end or a point");
+  }
+  if (largest_bytes < 1) {
+    throw std::invalid_argument(fmt::format("csv: largest_bytes = {}: must be at least 1", largest_bytes));
+  }
+}
+
+CsvTable read_csv(const std::string& path, const CsvOptions& options) {
+  options.validate();
+  return CsvReader(path, options).read();
+}
+
+}  // namespace bilevel

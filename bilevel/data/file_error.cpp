@@ -1,0 +1,22 @@
+#include "bilevel/data/file_error.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace bilevel {
+
+void byte_error(const std::string& path, int64_t offset, std::string_view expected, std::string_view found,
+                std::string_view hint) {
+  throw std::runtime_error(
+      fmt::format("{}: byte {}: expected {}, found {}; {}", path, offset, expected, found, hint));
+}
+
+void line_error(const std::string& path, int64_t line, std::string_view expected, std::string_view found,
+                std::string_view hint) {
+  const std::string where = line > 0 ? fmt::format("line {}: ", line) : "";
+  throw std::runtime_error(
+      fmt::format("{}: {}expected {}, found {}; {}", path, where, expected, found, hint));
+}
+
+}  // namespace bilevel

