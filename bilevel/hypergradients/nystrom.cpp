@@ -51,7 +51,8 @@ class LowRank {
     const double epsilon = c10::typeMetaToScalarType(options.dtype()) == at::kDouble
                                ? std::numeric_limits<double>::epsilon()
                                : static_cast<double>(std::numeric_limits<float>::epsilon());
-    const double rounding = values.abs().max().item<double>() * static_cast<double>(rank) * 10 * epsilon;
+    const double relative_rounding = 10 * static_cast<double>(rank) * epsilon;
+    const double rounding = values.abs().max().item<double>() * relative_rounding;
     negative_curvature_ = values.min().item<double>() < -10 * rounding;
     const Tensor positive = (values > rounding).nonzero().reshape({-1});
     if (positive.numel() == 0) return;
@@ -59,7 +60,8 @@ class LowRank {
     const Tensor root = vectors.index_select(1, positive) / values.index_select(0, positive).sqrt();
     const Tensor gram = root.t().mm(y_.mm(y_.t()).to(at::kDouble)).mm(root);
     const auto [curvatures, rotation] = at::linalg_eigh(0.5 * (gram + gram.t()));
-    const Tensor kept = (curvatures > rounding).nonzero().reshape({-1});
+    // Another scale than that of `values`: the directions need not have length one.
+    const Tensor kept = (curvatures > curvatures.max() * relative_rounding).nonzero().reshape({-1});
     curvatures_ = curvatures.index_select(0, kept);
     factor_ = root.mm(rotation.index_select(1, kept));
   }

@@ -9,8 +9,10 @@
 #include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "bilevel/hypergradients/neumann.h"
+#include "bilevel/hypergradients/nystrom.h"
 #include "bilevel/problems/mlp.h"
 #include "bilevel/problems/ridge.h"
 #include "bilevel/problems/softmax_regression.h"
@@ -340,6 +342,39 @@ TEST(CurvatureOptions, names_what_is_wrong) {
         estimate_along("cg", settings, oracle, ridge.initial_outer(0), standing_at(random_vector(20, 1)));
       },
       ThrowsMessage<std::invalid_argument>(HasSubstr("gauss-newton")));
+}
+
+// Many unknowns take random signs for directions, whose length is not one: on a low-rank Hessian, and on one
+// that is the same in every direction, the approximation is exact all the same.
+TEST(Nystrom, is_exact_on_low_rank_and_on_flat_hessians_of_many_unknowns) {
+  constexpr int64_t n = 200'000;
+  for (const auto dtype : {at::kDouble, at::kFloat}) {
+    Tensor low_rank = at::zeros({n}, dtype);
+    for (int64_t i = 0; i < 5; ++i) low_rank[40'000 * i] = 1.0 + static_cast<double>(i);
+    const Tensor flat = at::full({n}, 2.0, dtype);
+    const Tensor p = at::arange(n, dtype).mul(0.1).cos();
+    for (const auto& [curvature, damping] : {std::pair(low_rank, 0.5), std::pair(flat, 0.0)}) {
+      const Tensor h = curvature;
+      const FunctionProblem problem(
+          [&](const Tensor& w, const Tensor& x, const Batch&) {
+            return 0.5 * (h * w * w).sum() + x[0] * w.sum();
+          },
+          [&](const Tensor& w, const Tensor&, const Batch&) { return (p * w).sum(); }, at::zeros({n}, dtype),
+          at::zeros({1}, dtype));
+      Oracle oracle(problem);
+      NystromOptions options;
+      options.rank = 10;
+      options.curvature.damping = damping;
+      InnerOptions inner;
+      inner.steps = 0;
+      const auto result = hypergradient_at(oracle, problem.initial_outer(0), problem.initial_inner(0), inner,
+                                           NystromEstimator(options));
+      EXPECT_EQ(result.hypergradient.status, Status::ok);
+      EXPECT_LT(relative_error(result.hypergradient.solution, p / (h + damping)),
+                dtype == at::kDouble ? 1e-10 : 1e-4);
+      EXPECT_EQ(result.hypergradient.counts.hessian, 10);
+    }
+  }
 }
 
 }  // namespace
