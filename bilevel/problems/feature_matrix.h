@@ -1,0 +1,49 @@
+#pragma once
+// Examples x features, as the closed forms of softmax regression read them: dense, or compressed by rows
+// (CSR) with the zeros left out. A dense matrix with many zeros is compressed by itself. Where there are more
+// features than examples the compressed columns (CSC) are kept too: a sum over examples then writes every
+// feature once, in order, from a small table (softmax_sweep.h).
+
+#include <cstdint>
+
+#include "bilevel/core/tensor.h"
+
+namespace bilevel {
+
+class FeatureMatrix {
+ public:
+  enum class Storage { automatic, dense, sparse };
+  struct Compressed {        // of rows, or of columns
+    Tensor offsets;          // int64, one more than there are rows
+    Tensor indices, values;  // int32 and the matrix's type; indices ascend within a row
+  };
+
+  // `values` is a float or double matrix on the CPU; its memory is shared where it stays dense. Automatic:
+  // sparse where at most two fifths are not zero. Throws std::invalid_argument.
+  static FeatureMatrix from_dense(const Tensor& values, Storage storage = Storage::automatic);
+  // Compressed rows: `offsets` (int64, examples + 1), `columns` (int32 or int64, strictly ascending within a
+  // row) and `values` (float or double). Throws std::invalid_argument naming the row that is wrong.
+  static FeatureMatrix from_csr(const Tensor& offsets, const Tensor& columns, const Tensor& values,
+                                int64_t features);
+
+  FeatureMatrix to(at::ScalarType dtype) const;
+
+  int64_t rows() const { return rows_; }
+  int64_t features() const { return features_; }
+  int64_t stored() const;  // numbers that a product reads: the non-zeros of a sparse matrix
+  int64_t bytes() const;   // of one copy of them, with their indices
+  at::ScalarType dtype() const;
+  bool is_sparse() const { return !dense_.defined(); }
+  bool has_columns() const { return by_columns_.offsets.defined(); }
+
+  const Tensor& dense() const { return dense_; }
+  const Compressed& by_rows() const { return by_rows_; }
+  const Compressed& by_columns() const { return by_columns_; }
+
+ private:
+  int64_t rows_ = 0, features_ = 0;
+  Tensor dense_;  // undefined = sparse
+  Compressed by_rows_, by_columns_;
+};
+
+}  // namespace bilevel

@@ -1,0 +1,170 @@
+#include "bilevel/problems/feature_matrix.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bilevel/problems/linear_scores.h"
+#include "bilevel/problems/softmax_kernels.h"
+#include "tests/problems/softmax_checks.h"
+
+namespace bilevel::testing {
+namespace {
+
+Tensor longs(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
+
+Tensor to_dense(const FeatureMatrix& matrix) {  // by rows
+  const auto& rows = matrix.by_rows();
+  Tensor result = at::zeros({matrix.rows(), matrix.features()}, matrix.dtype());
+  for (int64_t i = 0; i < matrix.rows(); ++i) {
+    for (int64_t e = rows.offsets[i].item<int64_t>(); e < rows.offsets[i + 1].item<int64_t>(); ++e) {
+      result[i][rows.indices[e].item<int64_t>()] = rows.values[e];
+    }
+  }
+  return result;
+}
+
+TEST(FeatureMatrix, CompressingLosesNothing) {
+  for (const int64_t features : {6, 40}) {
+    const Tensor dense = thin_examples(20, features, 3, 1).features;
+    const FeatureMatrix matrix = FeatureMatrix::from_dense(dense, Storage::sparse);
+    EXPECT_TRUE(to_dense(matrix).equal(dense));
+    EXPECT_EQ(matrix.stored(), dense.count_nonzero().item<int64_t>());
+    EXPECT_EQ(matrix.bytes(), matrix.stored() * 12);
+    EXPECT_EQ(matrix.has_columns(), features > 20);
+    EXPECT_TRUE(to_dense(matrix.to(at::kFloat)).equal(dense.to(at::kFloat)));
+  }
+}
+
+TEST(FeatureMatrix, ProductsOfEveryStorage) {
+  for (const int64_t features : {6, 40}) {
+    const Tensor dense = thin_examples(50, features, 3, 1).features;
+    const Tensor index = longs({4, 4, 0, 49});
+    for (const int64_t columns : {1, 3, 9, 18, 31, 70}) {
+      const Tensor matrix = random_like(at::empty({features, columns}, doubles()), 1);
+      const Tensor factors = random_like(at::empty({4, columns}, doubles()), 2);
+      for (const Storage storage : {Storage::dense, Storage::sparse}) {
+        const FeatureMatrix data = FeatureMatrix::from_dense(dense, storage);
+        const Tensor batch = dense.index_select(0, index);
+        EXPECT_LT(relative_error(linear_scores(data, {}, matrix), dense.mm(matrix)), 1e-14);
+        EXPECT_LT(relative_error(linear_scores(data, index, matrix), batch.mm(matrix)), 1e-14);
+        EXPECT_LT(relative_error(transposed_scores(data, index, factors), batch.t().mm(factors)), 1e-14);
+      }
+    }
+  }
+  EXPECT_THROW(linear_scores(FeatureMatrix::from_dense(at::ones({3, 2})), {}, at::ones({3, 2})),
+               std::invalid_argument);
+}
+
+TEST(FeatureMatrix, LargestGramEigenvalue) {
+  const Tensor dense = thin_examples(50, 6, 3, 1).features;
+  const double expected = value(eigenvalues(dense.t().mm(dense)).max());
+  const double found = largest_gram_eigenvalue(FeatureMatrix::from_dense(dense));
+  EXPECT_LE(found, expected * (1 + 1e-12));
+  EXPECT_GT(found, 0.99 * expected);
+}
+
+std::string message_of(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(FeatureMatrix, BadInput) {
+  using ::testing::HasSubstr;
+  const Tensor values = vector({1, 2, 3});
+  const auto csr = [&](const std::vector<int64_t>& offsets, const std::vector<int64_t>& columns) {
+    return message_of([&] { FeatureMatrix::from_csr(longs(offsets), longs(columns), values, 4); });
+  };
+  EXPECT_THAT(csr({0, 2, 3}, {0, 3, 1}), HasSubstr("nothing was thrown"));
+  EXPECT_THAT(csr({0, 2, 3}, {0, 4, 1}), HasSubstr("row 0 holds column 4: there are 4 features"));
+  EXPECT_THAT(csr({0, 2, 3}, {0, -1, 1}), HasSubstr("row 0 holds column -1"));
+  EXPECT_THAT(csr({0, 2, 3}, {3, 0, 1}), HasSubstr("row 0 holds column 0 after column 3"));
+  EXPECT_THAT(csr({0, 2, 3}, {1, 1, 1}), HasSubstr("row 0 holds column 1 after column 1"));
+  EXPECT_THAT(csr({0, 2, 4}, {0, 1, 1}), HasSubstr("from 0 to the 3 values"));
+  EXPECT_THAT(csr({0, 5, 3}, {0, 1, 1}), HasSubstr("offsets[2] = 3 is below the one before it, 5"));
+  EXPECT_THAT(csr({0, 3}, {0, 1}), HasSubstr("2 columns, but 3 values"));
+  EXPECT_THAT(csr({0}, {0, 1, 2}), HasSubstr("0 x 4"));
+  EXPECT_THAT(message_of([] { FeatureMatrix::from_dense(at::ones({3})); }), HasSubstr("1 dimensions"));
+  EXPECT_THAT(message_of([] { FeatureMatrix::from_dense(at::ones({0, 3})); }), HasSubstr("0 x 3"));
+  EXPECT_THAT(message_of([] { FeatureMatrix::from_dense(at::ones({3, 3}, at::kLong)); }), HasSubstr("Long"));
+  EXPECT_THAT(message_of([] { FeatureMatrix::from_dense({}); }), HasSubstr("undefined"));
+}
+
+// The kernels of every instruction set that this processor has, against plain tensors.
+template <class T>
+void check_softmax_kernels(at::ScalarType dtype, double near) {
+  using softmax::Instructions;
+  for (const Instructions set : {Instructions::baseline, Instructions::avx2, Instructions::avx512}) {
+    if (set > softmax::best_instructions()) continue;
+    for (const int64_t classes : {2, 4, 7, 10, 20, 30, 50}) {
+      const int64_t stride = softmax::stride_for(classes), count = 6;
+      const Tensor logits = 30 * random_like(at::empty({count, classes}, dtype), 1);
+      logits[1] *= 100;  // most of it underflows
+      Tensor table = at::zeros({count, stride}, dtype);
+      table.narrow(1, 0, classes).copy_(logits);
+      const Tensor labels = at::arange(count, at::kLong).remainder(classes);
+      Tensor losses = at::empty({count}, dtype);
+      softmax::kernels<T>(stride, set)
+          .softmax(count, classes, stride, labels.data_ptr<int64_t>(), table.data_ptr<T>(),
+                   losses.data_ptr<T>());
+      EXPECT_LT(relative_error(table.narrow(1, 0, classes), logits.softmax(1)), near) << name_of(set);
+      EXPECT_EQ(value(table.narrow(1, classes, stride - classes).abs().sum()), 0);
+      const Tensor expected = -logits.log_softmax(1).gather(1, labels.unsqueeze(1)).squeeze(1);
+      EXPECT_LT(relative_error(losses, expected), near);
+    }
+  }
+}
+TEST(SoftmaxKernels, SoftmaxOfEveryInstructionSet) {
+  check_softmax_kernels<double>(at::kDouble, 1e-14);
+  check_softmax_kernels<float>(at::kFloat, 1e-6);
+}
+
+template <class T>
+void check_product_kernels(at::ScalarType dtype, double near) {
+  using softmax::Instructions;
+  const Tensor dense = thin_examples(23, 11, 3, 1).features.to(dtype);
+  const FeatureMatrix sparse = FeatureMatrix::from_dense(dense, Storage::sparse);
+  const softmax::SparseRows<T> rows{sparse.by_rows().offsets.template data_ptr<int64_t>(),
+                                    sparse.by_rows().indices.template data_ptr<int32_t>(),
+                                    sparse.by_rows().values.template data_ptr<T>()};
+  for (const Instructions set : {Instructions::baseline, Instructions::avx2, Instructions::avx512}) {
+    if (set > softmax::best_instructions()) continue;
+    for (const int64_t stride : {4, 8, 16, 20, 32, 64}) {
+      const auto& kernel = softmax::kernels<T>(stride, set);
+      const Tensor table = random_like(at::empty({11, stride}, dtype), 1);
+      const Tensor factors = random_like(at::empty({23, stride}, dtype), 2);
+      Tensor product = at::empty({23, stride}, dtype), sum = at::ones({11, stride}, dtype);
+      kernel.dense_product({dense.data_ptr<T>(), 11}, {nullptr, 0, 23}, table.data_ptr<T>(), stride,
+                           product.data_ptr<T>());
+      EXPECT_LT(relative_error(product, dense.mm(table)), near) << name_of(set);
+      kernel.dense_outer({dense.data_ptr<T>(), 11}, {nullptr, 0, 23}, factors.data_ptr<T>(), stride,
+                         sum.data_ptr<T>());
+      EXPECT_LT(relative_error(sum, 1 + dense.t().mm(factors)), near) << name_of(set);
+      kernel.sparse_product(rows, {nullptr, 0, 23}, table.data_ptr<T>(), stride, {}, product.data_ptr<T>());
+      EXPECT_LT(relative_error(product, dense.mm(table)), near) << name_of(set);
+      sum.fill_(1);  // in two ranges of features, as two threads would
+      for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 4}, {4, 11}}) {
+        kernel.sparse_outer(rows, {nullptr, 0, 23}, factors.data_ptr<T>(), stride, first, last,
+                            sum.data_ptr<T>());
+      }
+      EXPECT_LT(relative_error(sum, 1 + dense.t().mm(factors)), near) << name_of(set);
+    }
+  }
+}
+TEST(SoftmaxKernels, ProductsOfEveryInstructionSet) {
+  check_product_kernels<double>(at::kDouble, 1e-14);
+  check_product_kernels<float>(at::kFloat, 1e-6);
+}
+
+}  // namespace
+}  // namespace bilevel::testing
