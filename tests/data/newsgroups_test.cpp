@@ -126,7 +126,8 @@ int64_t place_hash(const SparseMatrix& matrix) {
   return sum;
 }
 
-// The numbers are those of an independent Python script after scikit-learn's rules, run once in Python on the same archive.
+// The numbers are those of an independent Python script after scikit-learn's rules, run once in Python on the
+// same archive.
 TEST(NewsgroupsReader, GivesThePapersFeatures) {
   const std::string path = shared_data("20news-bydate.tar.xz");
   if (path.empty()) GTEST_SKIP() << "SKIPPED: ../shared/data/20news-bydate.tar.xz is missing";
