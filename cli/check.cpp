@@ -121,7 +121,21 @@ void add_options(CLI::App& command, Options& o) {
   add_common_options(command, o.common);
 }
 
+void check_files(const CLI::App& command) {
+  const std::vector<std::string> all = {"--train-features", "--train-labels", "--valid-features",
+                                        "--valid-labels"};
+  std::vector<std::string> missing;
+  for (const std::string& option : all) {
+    if (command.count(option) == 0) missing.push_back(option);
+  }
+  if (!missing.empty() && missing.size() < all.size()) {
+    throw std::invalid_argument(fmt::format("{} missing: data of your own needs {}",
+                                            fmt::join(missing, " and "), fmt::join(all, ", ")));
+  }
+}
+
 NamedProblem prepare(const CLI::App& command, Options& o) {
+  check_files(command);
   o.data.tensors = apply_common_options(o.common);
   NamedProblem problem = make_problem(o.problem, o.data);
   InnerOptions& inner = o.check.inner;
@@ -271,12 +285,16 @@ void print_text(const CheckReport& r) {
   for (const std::string& sentence : r.verdict) fmt::print("{}\n", sentence);
 }
 
-void save(const CheckReport& r, const std::string& folder) {
+// Before the work, so that a folder that cannot be had costs nothing.
+void make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
     throw std::runtime_error(fmt::format("--save {}: cannot create the folder: {}", folder, error.message()));
   }
+}
+
+void save(const CheckReport& r, const std::string& folder) {
   const std::filesystem::path path(folder);
   for (const MethodRow& row : r.methods) {
     if (row.hypergradient.value.defined()) write_npy(path / (row.name + ".npy"), row.hypergradient.value);
@@ -300,17 +318,18 @@ void add_check_command(CLI::App& app, int& /*exit_code*/) {
   command->callback([command, options] {
     Options& o = *options;
     const NamedProblem problem = prepare(*command, o);
+    if (!o.save.empty()) make_folder(o.save);
     CheckReport report;
     {
       Progress progress(o.common);
       report = check_problem(problem, o.check, [&](const std::string& what) { progress("check: " + what); });
     }
-    if (!o.save.empty()) save(report, o.save);
     if (o.common.json) {
       fmt::print("{}\n", report_json(report).dump());
     } else {
       print_text(report);
     }
+    if (!o.save.empty()) save(report, o.save);  // last: a full disk must not cost the answer
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "bilevel/core/errors.h"
 #include "bilevel/run/block_cache.h"
@@ -27,6 +29,24 @@ std::string version_text() {
   return text;
 }
 
+std::string where_help_is(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return fmt::format("`bilevel {}--help` shows what can be said",
+                     chosen.empty() ? "" : chosen.front()->get_name() + " ");
+}
+
+// CLI11 would only say that a command is missing.
+void require_known_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == argv[1]) return;
+    names.push_back(command->get_name());
+  }
+  throw std::invalid_argument(fmt::format("command '{}' is unknown: choose from {}; {}", argv[1],
+                                          fmt::join(names, ", "), where_help_is(app)));
+}
+
 int run(int argc, char** argv) {
   using namespace bilevel::cli;
   CLI::App app{"Gradient-based bilevel optimisation: min_x f(x, w*(x)) such that w*(x) = argmin_w g(x, w)"};
@@ -37,11 +57,13 @@ int run(int argc, char** argv) {
   int exit_code = success;
   add_check_command(app, exit_code);
   add_list_command(app, exit_code);
+  require_known_command(app, argc, argv);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    // CLI11's own exit codes are in the hundreds; help and version are no errors.
-    return app.exit(error) == 0 ? success : bad_input;
+    throw std::invalid_argument(fmt::format("{}\n{}", error.what(), where_help_is(app)));
   }
   return exit_code;
 }

@@ -234,6 +234,10 @@ TEST(Check, BadInputNamesTheOptionTheValueAndAWayOut) {
       {"--problem hyper-cleaning --train-features nowhere.npy --train-labels a --valid-features b "
        "--valid-labels c",
        "nowhere.npy"},
+      {"--problem hyper-cleaning --train-features X.npy --valid-features Xv.npy",
+       "--train-labels and --valid-labels"},
+      {"--problem ridge --methods cg --save /proc/nowhere", "--save /proc/nowhere"},
+      {"--problem ridge --trems 3", "--trems"},
       {"", "--problem"},
   };
   for (const auto& [arguments, expected] : cases) {
@@ -268,7 +272,9 @@ TEST(Program, HelpAndVersionSayWhatAUserNeeds) {
   const Output list = run_program("list --json");
   EXPECT_EQ(list.json().at("methods").size(), estimator_rows().size());
   EXPECT_EQ(run_program("").exit_code, 2);
-  EXPECT_EQ(run_program("frobnicate").exit_code, 2);
+  const Output unknown = run_program("chek");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("'chek' is unknown: choose from check, list"));
 }
 
 TEST(Check, TableEndsWithAVerdict) {
