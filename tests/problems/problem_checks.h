@@ -45,8 +45,10 @@ inline Point generic_point(const Problem& problem, uint64_t seed = 11) {
 
 // Central difference of a function along v; the truncation error is the step squared.
 inline Tensor difference(const std::function<Tensor(const Tensor&)>& function, const Tensor& at_point,
-                         const Tensor& v, double step = 1e-5) {
-  return (function(at_point + step * v) - function(at_point - step * v)) / (2 * step);
+                         const Tensor& v, double step = 3e-4) {
+  // Four points: with two, rounding and the third derivative leave a loss no more than seven digits.
+  const auto pair = [&](double h) { return function(at_point + h * v) - function(at_point - h * v); };
+  return (8 * pair(step) - pair(2 * step)) / (12 * step);
 }
 
 // `parts` batches of equal size that hold every example once, not in order.

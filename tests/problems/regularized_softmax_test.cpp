@@ -131,7 +131,7 @@ TEST(RegularizedSoftmax, FiniteDifferences) {
     EXPECT_LT(relative_error(linear->hessian(v), difference(gradient_at_w, point.w, v)), 1e-8);
     EXPECT_LT(relative_error(linear->cross_transposed(u), difference(gradient_at_x, point.x, u)), 1e-8);
     const auto loss = [&](const Tensor& w) { return problem.inner_loss(w, point.x, batch); };
-    EXPECT_LT(relative_error(linear->gradient().dot(v), difference(loss, point.w, v)), 1e-7);
+    EXPECT_LT(relative_error(linear->gradient().dot(v), difference(loss, point.w, v)), 1e-8);
     EXPECT_NEAR(value(linear->cross(v).dot(u)), value(linear->cross_transposed(u).dot(v)), 1e-12);
   }
 }

@@ -133,7 +133,7 @@ TEST(WeightedSoftmax, FiniteDifferences) {
   EXPECT_LT(relative_error(linear->cross_transposed(u), difference(gradient_at_x, point.x, u)), 1e-8);
   EXPECT_LT(relative_error(linear->cross(v), difference(outer_at_w, point.w, v)), 1e-8);
   const auto loss = [&](const Tensor& w) { return problem.inner_loss(w, point.x, batch); };
-  EXPECT_LT(relative_error(linear->gradient().dot(v), difference(loss, point.w, v)), 1e-7);
+  EXPECT_LT(relative_error(linear->gradient().dot(v), difference(loss, point.w, v)), 1e-8);
 }
 
 TEST(WeightedSoftmax, StoresManyZerosSparselyByItself) {
