@@ -36,7 +36,6 @@ struct Options {
   std::string sweep;
   std::string save;
   double checkpoint_megabytes = 64;
-  double difference_step = 0;
 };
 
 // ---- options ----

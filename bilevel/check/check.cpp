@@ -67,13 +67,18 @@ class Checker {
     find_references();
     for (const std::string& name : options_.methods) report_.methods.push_back(run_method(name));
     if (options_.sweep) run_sweep();
-    judge(report_, options_);
+    judge(report_);
     return std::move(report_);
   }
 
  private:
   void say(const std::string& what) const {
     if (progress_) progress_(what);
+  }
+
+  Tensor first_iterate() const {
+    const Tensor learned = named_.problem->inner_start(x_);
+    return learned.defined() ? learned.detach() : start_;
   }
 
   Spectrum spectrum_at(const Tensor& w) {
@@ -88,11 +93,8 @@ class Checker {
   void check_rate_at_start() {
     const Tensor learned_rate = oracle_.inner_rate(x_);
     if (learned_rate.defined()) return;
-    const Tensor learned_start = named_.problem->inner_start(x_);
-    const Tensor w = learned_start.defined() ? learned_start.detach() : start_;
     say("spectrum at the start");
-    Spectrum spectrum;
-    spectrum = spectrum_at(w);
+    const Spectrum spectrum = spectrum_at(first_iterate());
     safe_rate_at_start_ = optimizer_->largest_safe_rate(spectrum.largest);
     if (named_.constant_curvature && options_.inner.rate >= safe_rate_at_start_) {
       throw std::invalid_argument(
@@ -122,9 +124,8 @@ class Checker {
     report_.inner_counts = final_.counts;
     report_.inner_gradient_norm = final_.gradient_norm;
     report_.inner_rate = final_.last_rate();
-    const Tensor learned_start = named_.problem->inner_start(x_);
-    const Tensor w = learned_start.defined() ? learned_start.detach() : start_;
-    report_.initial_gradient_norm = oracle_.inner_gradient(w, x_, Batch{}).norm().item<double>();
+    report_.initial_gradient_norm =
+        oracle_.inner_gradient(first_iterate(), x_, Batch{}).norm().item<double>();
   }
 
   void measure_spectrum() {

@@ -29,7 +29,7 @@ Tensor newton_direction(Linearization& linear, const Tensor& gradient, double da
   if (gradient.numel() <= direct_limit) {
     result = direct_solve(product, gradient, {.limit = direct_limit});
   } else {
-    ConjugateGradientOptions cg;
+    KrylovSolveOptions cg;
     cg.max_iterations = 2 * gradient.numel();
     cg.relative_tolerance = gradient.scalar_type() == at::kDouble ? 1e-10 : 1e-4;
     result = conjugate_gradient(product, gradient, cg);
@@ -50,7 +50,6 @@ SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, int64_
     const auto linear = oracle.linearize(result.w, x, Batch{});
     const Tensor gradient = linear->gradient();
     gradient_norm = length(gradient);
-    if (result.iterations == 0) result.initial_gradient_norm = gradient_norm;
     if (!std::isfinite(gradient_norm) || gradient_norm == 0) break;
     Tensor direction = newton_direction(*linear, gradient, damping);
     while (!direction.defined() && damping < 1e12) {

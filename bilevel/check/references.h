@@ -16,7 +16,6 @@ namespace bilevel {
 struct SolvedInner {
   Tensor w;
   double gradient_norm = -1;
-  double initial_gradient_norm = -1;  // where Newton's method began
   int64_t iterations = 0;
   bool solved = false;  // the gradient is down to rounding
 };

@@ -152,7 +152,7 @@ void add_reasons(CheckReport& r) {
 
 }  // namespace
 
-void judge(CheckReport& report, const CheckOptions& /*options*/) {
+void judge(CheckReport& report) {
   const double exact_error = error_of(report, "exact");
   for (MethodRow& row : report.methods) judge_row(row, report, exact_error);
   for (MethodRow& row : report.sweep) judge_row(row, report, exact_error);

@@ -7,6 +7,6 @@
 namespace bilevel {
 
 // Fills `trusted` and `why` of every row, and the report's verdict.
-void judge(CheckReport& report, const CheckOptions& options);
+void judge(CheckReport& report);
 
 }  // namespace bilevel

@@ -30,15 +30,15 @@ Status status_of_curvature(double curvature, double largest, const Tensor& produ
 
 }  // namespace
 
-void ConjugateGradientOptions::validate() const {
-  detail::require_at_least(solver, "max_iterations", max_iterations, 0);
-  detail::require_nonnegative(solver, "relative_tolerance", relative_tolerance);
-  detail::require_nonnegative(solver, "damping", damping);
+void KrylovSolveOptions::validate(std::string_view name) const {
+  detail::require_at_least(name, "max_iterations", max_iterations, 0);
+  detail::require_nonnegative(name, "relative_tolerance", relative_tolerance);
+  detail::require_nonnegative(name, "damping", damping);
 }
 
 LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right_hand_side,
-                                const ConjugateGradientOptions& options) {
-  options.validate();
+                                const KrylovSolveOptions& options) {
+  options.validate(solver);
   const Tensor b = detail::checked_right_hand_side(solver, right_hand_side);
   const Tensor start = detail::checked_warm_start(solver, options.warm_start, b);
   const double epsilon = detail::epsilon_of(b);

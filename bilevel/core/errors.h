@@ -1,6 +1,6 @@
 #pragma once
-// The one exception that is neither misuse (std::invalid_argument) nor a file's fault: the mathematics left the
-// finite numbers. Its message says where and what to change.
+// The one exception that is neither misuse (std::invalid_argument) nor a file's fault: the mathematics left
+// the finite numbers. Its message says where and what to change.
 
 #include <stdexcept>
 

@@ -59,7 +59,6 @@ class Momentum : public InnerOptimizer {
   Momentum(double beta, bool nesterov) : beta_(beta), nesterov_(nesterov) {}
   std::string_view name() const override { return nesterov_ ? "nesterov" : "heavy-ball"; }
   int64_t buffer_count() const override { return 1; }
-  bool adjoint_needs_gradient() const override { return false; }
 
   InnerState step(const InnerState& before, const Tensor& gradient, const StepRate& rate) const override {
     const Tensor m = at::add(gradient, before.buffers[0], beta_);

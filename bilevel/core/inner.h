@@ -59,7 +59,7 @@ struct InnerOptions {
   std::string optimizer = "gd";  // gd, heavy-ball, nesterov, adam
   int64_t steps = 100;           // T; 0 is legal
   double rate = 0.1;             // gradient descent needs rate < 2 / L; see core/spectrum.h
-  Schedule schedule;             // multiplies the rate, learned or not
+  Schedule schedule = {};        // multiplies the rate, learned or not
   double momentum = 0.9;         // heavy-ball and nesterov
   double beta1 = 0.9;            // adam
   double beta2 = 0.999;

@@ -48,28 +48,21 @@ struct LinearResult {
 // negative_curvature and not_finite return the iterate of smallest residual, which is the start where the
 // first step already fails. b = 0 returns zero without a product. A singular A is solved where b is in its
 // range. Residuals are recurred: true to about epsilon times the condition number.
-struct ConjugateGradientOptions {
+struct KrylovSolveOptions {
   int64_t max_iterations = 10;      // 0 is legal and returns the start
   double relative_tolerance = 0.0;  // on |r| / |b|. 0 = take all the steps, but stop (converged) at the
                                     // type's epsilon: below it steps divide rounding by rounding
   double damping = 0.0;             // solves (A + damping I) v = b
   Tensor warm_start;                // undefined = zero; costs one product
-  void validate() const;
+  void validate(std::string_view solver) const;
 };
 LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& b,
-                                const ConjugateGradientOptions& options = {});
+                                const KrylovSolveOptions& options = {});
 
 // Minimises the residual over the Krylov space of a symmetric A that may be indefinite or singular (Paige and
 // Saunders 1975); products, tolerance and b = 0 as above. Breakdown: as far as rounding lets it be seen, b is
 // not in the range of A, and the solution is a least-squares one (not that of smallest norm).
-struct MinresOptions {
-  int64_t max_iterations = 10;
-  double relative_tolerance = 0.0;
-  double damping = 0.0;
-  Tensor warm_start;
-  void validate() const;
-};
-LinearResult minres(const MatrixProduct& matrix, const Tensor& b, const MinresOptions& options = {});
+LinearResult minres(const MatrixProduct& matrix, const Tensor& b, const KrylovSolveOptions& options = {});
 
 // rate * sum_{k=0..terms} (I - rate A)^k b: `terms` products, terms + 1 summands. The matrix may differ from
 // product to product (independent minibatches): it is told which product it is asked for, from 0. The k-th

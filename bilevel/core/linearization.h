@@ -1,6 +1,7 @@
 #pragma once
-// Second derivatives of the inner loss g at one point (w, x, batch), as products with vectors. A problem with a
-// closed form writes its own; every other problem gets them from automatic differentiation (core/autograd.h).
+// Second derivatives of the inner loss g at one point (w, x, batch), as products with vectors. A problem with
+// a closed form writes its own; every other problem gets them from automatic differentiation
+// (core/autograd.h).
 
 #include <utility>
 

@@ -16,15 +16,9 @@ namespace {
 constexpr std::string_view solver = "minres";
 }  // namespace
 
-void MinresOptions::validate() const {
-  detail::require_at_least(solver, "max_iterations", max_iterations, 0);
-  detail::require_nonnegative(solver, "relative_tolerance", relative_tolerance);
-  detail::require_nonnegative(solver, "damping", damping);
-}
-
 LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side,
-                    const MinresOptions& options) {
-  options.validate();
+                    const KrylovSolveOptions& options) {
+  options.validate(solver);
   const Tensor b = detail::checked_right_hand_side(solver, right_hand_side);
   const Tensor start = detail::checked_warm_start(solver, options.warm_start, b);
   const double epsilon = detail::epsilon_of(b);

@@ -23,7 +23,7 @@ ConjugateGradientEstimator::ConjugateGradientEstimator(KrylovOptions options) : 
 Hypergradient ConjugateGradientEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {
   return implicit_hypergradient(oracle, request, options_.curvature,
                                 [&](CurvatureProducts& products, const Tensor& p) {
-                                  ConjugateGradientOptions cg;
+                                  KrylovSolveOptions cg;
                                   cg.max_iterations = options_.steps;
                                   cg.relative_tolerance = options_.relative_tolerance;
                                   cg.warm_start = request.warm_start;

@@ -28,7 +28,7 @@ Hypergradient Exact::compute(Oracle& oracle, const HypergradientRequest& request
                                   if (p.numel() <= options_.direct_limit)
                                     return direct_solve(products.matrix(), p, {.limit = p.numel()});
                                   const double rounding = p.scalar_type() == at::kDouble ? 1e-14 : 1e-6;
-                                  ConjugateGradientOptions cg;
+                                  KrylovSolveOptions cg;
                                   cg.max_iterations = 10 * p.numel();
                                   cg.relative_tolerance = std::max(options_.relative_tolerance, rounding);
                                   return conjugate_gradient(products.matrix(), p, cg);

@@ -11,7 +11,7 @@ MinresEstimator::MinresEstimator(KrylovOptions options) : options_(std::move(opt
 Hypergradient MinresEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {
   return implicit_hypergradient(oracle, request, options_.curvature,
                                 [&](CurvatureProducts& products, const Tensor& p) {
-                                  MinresOptions options;
+                                  KrylovSolveOptions options;
                                   options.max_iterations = options_.steps;
                                   options.relative_tolerance = options_.relative_tolerance;
                                   options.warm_start = request.warm_start;

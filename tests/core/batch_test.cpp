@@ -10,9 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/messages.h"
+
 namespace bilevel {
 namespace {
 
+using test::message;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -27,16 +30,6 @@ bool same(const Batch& a, const Batch& b) {
 
 BatchOptions options(int64_t size, bool with_replacement = false, bool drop_last = false) {
   return {size, with_replacement, drop_last};
-}
-
-template <typename Call>
-std::string message(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 // From a Python transcription of the definition: a change of any of them would change every run on record.

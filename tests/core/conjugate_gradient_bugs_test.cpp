@@ -14,23 +14,7 @@
 namespace bilevel {
 namespace {
 
-using matrices::CountedProduct;
-using matrices::norm2;
-using matrices::product_with;
-using matrices::random_vector;
-using matrices::relative_error;
-using matrices::solve;
-using matrices::vector_of;
-using matrices::with_eigenvalues;
-
-const std::vector<double> six_eigenvalues = {1, 4, 10, 20, 50, 100};
-
-ConjugateGradientOptions steps(int64_t count, double tolerance = 0) {
-  ConjugateGradientOptions options;
-  options.max_iterations = count;
-  options.relative_tolerance = tolerance;
-  return options;
-}
+using namespace matrices;  // NOLINT(google-build-using-namespace)
 
 enum class Bug { none, forgets_last_iterate, scales_iterate_only, keeps_old_residual };
 
@@ -76,7 +60,7 @@ TEST(ConjugateGradientBugs, Bug1DividesZeroByZeroOnAZeroRightHandSide) {
   const Tensor zero = at::zeros({6}, at::kDouble);
   const auto is_zero = [](const Tensor& v) { return norm2(v) == 0; };
   const CountedProduct counted(a);
-  ConjugateGradientOptions options = steps(10, 1e-6);
+  KrylovSolveOptions options = steps(10, 1e-6);
   options.warm_start = random_vector(6, 5);
   const LinearResult result = conjugate_gradient(counted, zero, options);
   EXPECT_TRUE(is_zero(result.solution));

@@ -16,27 +16,12 @@
 namespace bilevel {
 namespace {
 
-using matrices::CountedProduct;
-using matrices::norm2;
-using matrices::product_with;
-using matrices::random_vector;
-using matrices::relative_error;
-using matrices::solve;
-using matrices::vector_of;
-using matrices::with_eigenvalues;
+using namespace matrices;  // NOLINT(google-build-using-namespace)
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-const std::vector<double> six_eigenvalues = {1, 4, 10, 20, 50, 100};
 const double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
-ConjugateGradientOptions steps(int64_t count, double tolerance = 0) {
-  ConjugateGradientOptions options;
-  options.max_iterations = count;
-  options.relative_tolerance = tolerance;
-  return options;
-}
 
 double energy_norm(const Tensor& a, const Tensor& v) {
   return std::sqrt(at::dot(v, at::mv(a, v)).item<double>());
@@ -73,7 +58,7 @@ TEST(ConjugateGradient, TakesExactlyTheStepsAskedFor) {
     EXPECT_EQ(result.status, Status::max_iterations);
 
     const CountedProduct warm(a);
-    ConjugateGradientOptions options = steps(count);
+    KrylovSolveOptions options = steps(count);
     options.warm_start = random_vector(12, 3);
     EXPECT_EQ(conjugate_gradient(warm, b, options).products, count + 1);
     EXPECT_EQ(*warm.calls, count + 1);
@@ -140,7 +125,7 @@ TEST(ConjugateGradient, NoStepsReturnTheStart) {
   EXPECT_EQ(norm2(cold.solution), 0);
   EXPECT_EQ(cold.relative_residual, 1);
 
-  ConjugateGradientOptions options = steps(0);
+  KrylovSolveOptions options = steps(0);
   options.warm_start = random_vector(6, 6);
   const LinearResult warm = conjugate_gradient(product_with(a), b, options);
   EXPECT_EQ(warm.status, Status::max_iterations);
@@ -151,7 +136,7 @@ TEST(ConjugateGradient, NoStepsReturnTheStart) {
 TEST(ConjugateGradient, WarmStartAtTheSolutionNeedsOneProduct) {
   const Tensor a = with_eigenvalues(six_eigenvalues, 4);
   const Tensor b = random_vector(6, 5);
-  ConjugateGradientOptions options = steps(10, 1e-10);
+  KrylovSolveOptions options = steps(10, 1e-10);
   options.warm_start = solve(a, b);
   const LinearResult result = conjugate_gradient(product_with(a), b, options);
   EXPECT_EQ(result.status, Status::converged);
@@ -166,7 +151,7 @@ TEST(ConjugateGradient, DampingSolvesTheDampedSystem) {
   const Tensor a = with_eigenvalues({-0.5, 1, 2, 3}, 4);
   const Tensor damped = a + 0.7 * at::eye(4, a.options());
   const Tensor b = random_vector(4, 5);
-  ConjugateGradientOptions options = steps(4, 1e-12);
+  KrylovSolveOptions options = steps(4, 1e-12);
   options.damping = 0.7;
   const LinearResult cold = conjugate_gradient(product_with(a), b, options);
   EXPECT_EQ(cold.status, Status::converged);
@@ -186,7 +171,7 @@ TEST(ConjugateGradient, NegativeCurvatureAtTheFirstStepReturnsTheStart) {
   EXPECT_EQ(norm2(result.solution), 0);
   EXPECT_EQ(result.relative_residual, 1);
 
-  ConjugateGradientOptions options = steps(5);
+  KrylovSolveOptions options = steps(5);
   options.warm_start = vector_of({1, 0.25});
   EXPECT_TRUE(conjugate_gradient(product_with(-a * a), b, options).solution.equal(options.warm_start));
 }
@@ -298,7 +283,7 @@ TEST(ConjugateGradient, AProductMayReturnItsArgumentAndInputsStayAsTheyWere) {
   const Tensor before = b.clone();
   const auto identity = [](const Tensor& v) { return v; };
   EXPECT_LT(relative_error(conjugate_gradient(identity, b).solution, b), 1e-15);
-  ConjugateGradientOptions options;
+  KrylovSolveOptions options;
   options.damping = 1;
   options.warm_start = random_vector(5, 6);
   const Tensor start_before = options.warm_start.clone();
@@ -331,14 +316,14 @@ TEST(ConjugateGradient, LeavesNoGraph) {
 TEST(ConjugateGradient, MisuseNamesTheOptionItsValueAndTheBound) {
   const Tensor b = random_vector(4, 5);
   const auto identity = [](const Tensor& v) { return v; };
-  const auto expect = [&](const Tensor& rhs, const ConjugateGradientOptions& options, auto matcher) {
+  const auto expect = [&](const Tensor& rhs, const KrylovSolveOptions& options, auto matcher) {
     EXPECT_THAT([&] { conjugate_gradient(identity, rhs, options); },
                 ThrowsMessage<std::invalid_argument>(matcher));
   };
   expect(b, steps(-1), AllOf(HasSubstr("max_iterations = -1"), HasSubstr("at least 0")));
   expect(b, steps(1, -0.5), AllOf(HasSubstr("relative_tolerance = -0.5"), HasSubstr("at least 0")));
   expect(b, steps(1, not_a_number), HasSubstr("relative_tolerance = nan"));
-  ConjugateGradientOptions options;
+  KrylovSolveOptions options;
   options.damping = -2;
   expect(b, options, HasSubstr("damping = -2"));
   options.damping = std::numeric_limits<double>::infinity();

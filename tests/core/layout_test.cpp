@@ -10,21 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/messages.h"
+
 namespace bilevel {
 namespace {
 
+using test::message;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-template <typename Call>
-std::string message(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 // A matrix, a scalar, an empty entry and a vector: every kind of shape there is.
 Layout example() {

@@ -16,14 +16,7 @@
 namespace bilevel {
 namespace {
 
-using matrices::CountedProduct;
-using matrices::norm2;
-using matrices::product_with;
-using matrices::random_vector;
-using matrices::relative_error;
-using matrices::solve;
-using matrices::vector_of;
-using matrices::with_eigenvalues;
+using namespace matrices;  // NOLINT(google-build-using-namespace)
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -149,13 +142,17 @@ TEST(LinearSolve, MisuseNamesTheOptionItsValueAndTheBound) {
   const auto expect = [](auto call, const std::string& text) {
     EXPECT_THAT(call, ThrowsMessage<std::invalid_argument>(HasSubstr(text)));
   };
-  expect([&] { minres(plain, b, MinresOptions{-3, 0, 0, {}}); }, "max_iterations = -3 must be at least 0");
   expect(
       [&] {
-        minres(plain, b, MinresOptions{3, infinity, 0, {}});
+        minres(plain, b, KrylovSolveOptions{-3, 0, 0, {}});
+      },
+      "max_iterations = -3 must be at least 0");
+  expect(
+      [&] {
+        minres(plain, b, KrylovSolveOptions{3, infinity, 0, {}});
       },
       "relative_tolerance = inf must be finite");
-  MinresOptions wrong;
+  KrylovSolveOptions wrong;
   wrong.warm_start = at::zeros({5}, at::kDouble);
   expect([&] { minres(plain, b, wrong); }, "warm_start is [5]");
   wrong = {};

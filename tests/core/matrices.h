@@ -60,4 +60,13 @@ inline Tensor solve(const Tensor& a, const Tensor& b) {
   return at::linalg_solve(a, b.unsqueeze(1)).squeeze(1);
 }
 
+inline const std::vector<double> six_eigenvalues = {1, 4, 10, 20, 50, 100};
+
+inline KrylovSolveOptions steps(int64_t count, double tolerance = 0) {
+  KrylovSolveOptions options;
+  options.max_iterations = count;
+  options.relative_tolerance = tolerance;
+  return options;
+}
+
 }  // namespace bilevel::matrices

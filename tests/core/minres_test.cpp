@@ -14,43 +14,28 @@
 namespace bilevel {
 namespace {
 
-using matrices::CountedProduct;
-using matrices::norm2;
-using matrices::product_with;
-using matrices::random_vector;
-using matrices::relative_error;
-using matrices::solve;
-using matrices::vector_of;
-using matrices::with_eigenvalues;
+using namespace matrices;  // NOLINT(google-build-using-namespace)
 
 const double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 bool all_finite(const Tensor& v) { return at::isfinite(v).all().item<bool>(); }
 
-MinresOptions minres_steps(int64_t count, double tolerance = 0) {
-  MinresOptions options;
-  options.max_iterations = count;
-  options.relative_tolerance = tolerance;
-  return options;
-}
-
 TEST(Minres, AResidualThatStandsStillForAStepIsNoBreakdown) {
   // b'Ab = 0: the first step cannot move, the second one solves.
-  const LinearResult mirror =
-      minres(product_with(at::diag(vector_of({1, -1}))), vector_of({1, 1}), minres_steps(5));
+  const LinearResult mirror = minres(product_with(at::diag(vector_of({1, -1}))), vector_of({1, 1}), steps(5));
   EXPECT_EQ(mirror.status, Status::converged);
   EXPECT_LT(relative_error(mirror.solution, vector_of({1, -1})), 1e-14);
   // The same but for rounding, which makes the first step a tiny one.
   for (uint64_t seed = 0; seed < 10; ++seed) {
     const Tensor rotated = with_eigenvalues({1, -1}, seed);
     const Tensor both = std::get<1>(at::linalg_eigh(rotated)).sum(1);
-    const LinearResult result = minres(product_with(rotated), both, minres_steps(5));
+    const LinearResult result = minres(product_with(rotated), both, steps(5));
     EXPECT_EQ(result.status, Status::converged) << "seed " << seed;
     EXPECT_LT(relative_error(result.solution, solve(rotated, both)), 1e-14) << "seed " << seed;
   }
   const Tensor a = with_eigenvalues(at::linspace(-1, 1, 40, at::kDouble), 3);
   const Tensor b = random_vector(40, 4);
-  const LinearResult result = minres(product_with(a), b, minres_steps(100, 1e-10));
+  const LinearResult result = minres(product_with(a), b, steps(100, 1e-10));
   EXPECT_EQ(result.status, Status::converged);
   EXPECT_LT(relative_error(result.solution, solve(a, b)), 1e-7);
 }
@@ -59,7 +44,7 @@ TEST(Minres, SolvesIndefiniteSystemsWithinAsManyStepsAsUnknowns) {
   for (const int64_t n : {1, 2, 5, 12}) {
     const Tensor a = with_eigenvalues(at::linspace(-3, 4.3, n, at::kDouble), 7);
     const Tensor b = random_vector(n, 3);
-    const LinearResult result = minres(product_with(a), b, minres_steps(n + 1, 1e-12));
+    const LinearResult result = minres(product_with(a), b, steps(n + 1, 1e-12));
     EXPECT_EQ(result.status, Status::converged) << "n = " << n << ": " << name_of(result.status);
     EXPECT_LE(result.iterations, n + 1);
     EXPECT_LT(relative_error(result.solution, solve(a, b)), 1e-10) << "n = " << n;
@@ -71,13 +56,13 @@ TEST(Minres, EveryIterateHasTheSmallestResidualOfItsKrylovSpace) {
   const Tensor b = random_vector(8, 3) * 100;
   std::vector<Tensor> images;  // A b, A^2 b, ...
   Tensor power = b;
-  const LinearResult all = minres(product_with(a), b, minres_steps(7));
+  const LinearResult all = minres(product_with(a), b, steps(7));
   for (int64_t k = 1; k <= 7; ++k) {
     power = at::mv(a, power);
     images.push_back(power / norm2(power));
     const Tensor q = std::get<0>(at::linalg_qr(at::stack(images, 1)));
     const double smallest = norm2(b - at::mv(q, at::mv(q.t(), b)));
-    const LinearResult result = minres(product_with(a), b, minres_steps(k));
+    const LinearResult result = minres(product_with(a), b, steps(k));
     EXPECT_NEAR(norm2(b - at::mv(a, result.solution)), smallest, 1e-8) << "k = " << k;
     EXPECT_NEAR(all.residuals[static_cast<size_t>(k)], smallest, 1e-8) << "k = " << k;
     EXPECT_EQ(result.products, k);
@@ -90,10 +75,10 @@ TEST(Minres, TakesOneProductAStepAndOneMoreWhenWarm) {
   const Tensor b = random_vector(30, 3);
   for (const int64_t count : {0, 1, 4}) {
     const CountedProduct cold(a);
-    EXPECT_EQ(minres(cold, b, minres_steps(count)).products, count);
+    EXPECT_EQ(minres(cold, b, steps(count)).products, count);
     EXPECT_EQ(*cold.calls, count);
     const CountedProduct warm(a);
-    MinresOptions options = minres_steps(count);
+    KrylovSolveOptions options = steps(count);
     options.warm_start = random_vector(30, 4);
     const LinearResult result = minres(warm, b, options);
     EXPECT_EQ(result.products, count + 1);
@@ -106,7 +91,7 @@ TEST(Minres, WarmStartAndDamping) {
   const Tensor a = with_eigenvalues({-7, -3, -1, 0.5, 2, 4}, 2);
   const Tensor damped = a + 0.25 * at::eye(6, a.options());
   const Tensor b = random_vector(6, 3);
-  MinresOptions options = minres_steps(8, 1e-12);
+  KrylovSolveOptions options = steps(8, 1e-12);
   options.damping = 0.25;
   EXPECT_LT(relative_error(minres(product_with(a), b, options).solution, solve(damped, b)), 1e-10);
   options.warm_start = random_vector(6, 4);
@@ -125,7 +110,7 @@ TEST(Minres, SolvesConsistentSingularSystemsDownToRounding) {
     const Tensor a = with_eigenvalues(eigenvalues, seed).to(type);
     const int64_t n = a.size(0);
     const Tensor b = at::mv(a, random_vector(n, seed + 3, type));
-    const LinearResult result = minres(product_with(a), b, minres_steps(5 * n));
+    const LinearResult result = minres(product_with(a), b, steps(5 * n));
     EXPECT_EQ(result.status, Status::converged)
         << name_of(result.status) << " at " << result.relative_residual;
     EXPECT_LT(norm2(b - at::mv(a, result.solution)), 100 * epsilon * norm2(b));
@@ -143,7 +128,7 @@ TEST(Minres, InconsistentSystemsEndInALeastSquaresSolution) {
     const Tensor a = with_eigenvalues(eigenvalues, seed).to(type);
     const int64_t n = a.size(0);
     const Tensor b = random_vector(n, seed + 3, type);
-    const LinearResult result = minres(product_with(a), b, minres_steps(10 * n));
+    const LinearResult result = minres(product_with(a), b, steps(10 * n));
     EXPECT_EQ(result.status, Status::breakdown) << name_of(result.status) << ", seed " << seed;
     const Tensor r = b - at::mv(a, result.solution);
     // The residual feels A r by its square: sqrt(epsilon) is as near as it comes.
@@ -160,7 +145,7 @@ TEST(Minres, InconsistentSystemsEndInALeastSquaresSolution) {
   }
   // b in the null space, and no matrix at all: nothing can be done, and it is said.
   const Tensor projector = at::diag(vector_of({1, 0}));
-  const LinearResult stuck = minres(product_with(projector), vector_of({0, 3}), minres_steps(5));
+  const LinearResult stuck = minres(product_with(projector), vector_of({0, 3}), steps(5));
   EXPECT_EQ(stuck.status, Status::breakdown);
   EXPECT_EQ(stuck.relative_residual, 1);
   EXPECT_EQ(stuck.products, 1);
@@ -181,7 +166,7 @@ TEST(Minres, ZeroNotFiniteIdentityAndFloat) {
   const Tensor a = with_eigenvalues({-2, -1, 1, 2, 3}, 4);
   const LinearResult poisoned =
       minres([&](const Tensor& v) { return ++calls == 3 ? at::full_like(v, not_a_number) : at::mv(a, v); }, b,
-             minres_steps(5));
+             steps(5));
   EXPECT_EQ(poisoned.status, Status::not_finite);
   EXPECT_EQ(poisoned.iterations, 2);
   EXPECT_TRUE(all_finite(poisoned.solution));
@@ -189,7 +174,7 @@ TEST(Minres, ZeroNotFiniteIdentityAndFloat) {
 
   for (const double size : {1e-40, 1e-30, 1.0, 1e30}) {
     const Tensor single = (b * size).to(at::kFloat);
-    const LinearResult result = minres(product_with(a.to(at::kFloat)), single, minres_steps(20, 1e-6));
+    const LinearResult result = minres(product_with(a.to(at::kFloat)), single, steps(20, 1e-6));
     EXPECT_EQ(result.solution.scalar_type(), at::kFloat);
     EXPECT_EQ(result.status, Status::converged) << size;
     EXPECT_LT(relative_error(result.solution, solve(a, single.to(at::kDouble))), size < 1e-37 ? 1e-3 : 1e-5)

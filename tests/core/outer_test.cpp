@@ -13,9 +13,12 @@
 
 #include "bilevel/core/random.h"
 
+#include "tests/messages.h"
+
 namespace bilevel {
 namespace {
 
+using test::message;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -41,16 +44,6 @@ void expect_near(const Tensor& actual, const std::vector<double>& expected, doub
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_NEAR(values[static_cast<int64_t>(i)].item<double>(), expected[i], bound) << "entry " << i;
   }
-}
-
-template <typename Error = std::invalid_argument, typename Call>
-std::string message(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 // A hypergradient that differs from step to step and entry to entry, signs and sizes included.

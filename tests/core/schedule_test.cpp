@@ -7,21 +7,14 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/messages.h"
+
 namespace bilevel {
 namespace {
 
+using test::message;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-template <typename Call>
-std::string message(Call call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(Schedule, constant_and_inverse_sqrt) {
   const Schedule constant;

@@ -60,27 +60,7 @@ TEST_P(RegularizedSoftmaxCases, SameNumbersAsAutograd) {
   const Tensor v = random_like(point.w, 5), u = random_like(point.x, 6);
   for (const Batch& batch : {Batch{}, repeated_batch(), long_batch(60, 150)}) {
     const auto expected = reference.linearize(point.w, point.x, batch);
-    const auto found = problem.linearize(point.w, point.x, batch);
-    EXPECT_LT(relative_error(problem.inner_loss(point.w, point.x, batch),
-                             reference.inner_loss(point.w, point.x, batch)),
-              near);
-    EXPECT_LT(relative_error(problem.inner_gradient(point.w, point.x, batch), expected->gradient()), near);
-    EXPECT_LT(relative_error(found->hessian(v), expected->hessian(v)), near);
-    EXPECT_LT(relative_error(found->hessian(v), expected->hessian(v)), near);
-    EXPECT_LT(relative_error(found->gauss_newton(v), expected->hessian(v)), near);
-    EXPECT_LT(relative_error(found->gradient(), expected->gradient()), near);
-    EXPECT_LT(relative_error(found->cross(v), expected->cross(v)), near);
-    EXPECT_LT(relative_error(found->cross_transposed(u), expected->cross_transposed(u)), near);
-    const auto both = problem.linearize(point.w, point.x, batch)->hessian_and_cross(v);
-    EXPECT_LT(relative_error(both.first, expected->hessian(v)), near);
-    EXPECT_LT(relative_error(both.second, expected->cross(v)), near);
-    EXPECT_LT(relative_error(problem.inner_gradient_in_outer(point.w, point.x, batch),
-                             reference.inner_gradient_in_outer(point.w, point.x, batch)),
-              near);
-    const OuterGradients outer = problem.outer_gradients(point.w, point.x, batch);
-    const OuterGradients outer_expected = reference.outer_gradients(point.w, point.x, batch);
-    EXPECT_LT(relative_error(outer.loss, outer_expected.loss), near);
-    EXPECT_LT(relative_error(outer.w, outer_expected.w), near);
+    expect_same_numbers(problem, reference, point, v, u, batch, near);
 
     const Tensor product = problem.linearize(point.w, point.x, batch)->hessian(v);
     EXPECT_TRUE(problem.linearize(point.w, point.x, batch)->hessian(v).equal(product));  // the same bits

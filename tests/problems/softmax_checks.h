@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <gtest/gtest.h>
 
 #include <cstdint>
 
@@ -53,6 +54,39 @@ inline Batch repeated_batch() {  // not in order, and some rows twice
 inline Batch long_batch(int64_t population, int64_t size) {
   return {Random(8).permutation(population).repeat({size / population + 1}).slice(0, 0, size).contiguous(),
           0};
+}
+
+// Every derivative of a closed form against automatic differentiation of a problem that shares no code with
+// it.
+inline void expect_same_numbers(const Problem& problem, const Problem& reference, const Point& at,
+                                const Tensor& v, const Tensor& u, const Batch& batch, double near) {
+  const auto expected = reference.linearize(at.w, at.x, batch);
+  const auto found = problem.linearize(at.w, at.x, batch);
+  EXPECT_LT(relative_error(problem.inner_loss(at.w, at.x, batch), reference.inner_loss(at.w, at.x, batch)),
+            near);
+  EXPECT_LT(relative_error(problem.inner_gradient(at.w, at.x, batch), expected->gradient()), near);
+  EXPECT_LT(relative_error(found->hessian(v), expected->hessian(v)), near);
+  EXPECT_LT(relative_error(found->hessian(v), expected->hessian(v)), near);  // from the kept probabilities
+  EXPECT_LT(relative_error(found->gauss_newton(v), expected->hessian(v)),
+            near);  // linear in w: the same matrix
+  EXPECT_LT(relative_error(found->gradient(), expected->gradient()), near);
+  EXPECT_LT(relative_error(found->cross(v), expected->cross(v)), near);
+  EXPECT_LT(relative_error(found->cross_transposed(u), expected->cross_transposed(u)), near);
+  const auto both = problem.linearize(at.w, at.x, batch)->hessian_and_cross(v);
+  EXPECT_LT(relative_error(both.first, expected->hessian(v)), near);
+  EXPECT_LT(relative_error(both.second, expected->cross(v)), near);
+  // Asked for first, before anything is kept.
+  EXPECT_LT(relative_error(problem.linearize(at.w, at.x, batch)->cross_transposed(u),
+                           expected->cross_transposed(u)),
+            near);
+  EXPECT_LT(relative_error(problem.inner_gradient_in_outer(at.w, at.x, batch),
+                           reference.inner_gradient_in_outer(at.w, at.x, batch)),
+            near);
+  const OuterGradients outer = problem.outer_gradients(at.w, at.x, batch);
+  const OuterGradients outer_expected = reference.outer_gradients(at.w, at.x, batch);
+  EXPECT_LT(relative_error(outer.loss, outer_expected.loss), near);
+  EXPECT_LT(relative_error(outer.w, outer_expected.w), near);
+  EXPECT_EQ(outer.x.abs().sum().item<double>(), 0);  // f has no x of its own
 }
 
 }  // namespace bilevel::testing
