@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "bilevel/core/errors.h"
+
 namespace bilevel {
 namespace {
 
@@ -156,7 +158,7 @@ void require_finite_hypergradient(const Tensor& hypergradient, int64_t step) {
   if (finite.all().item<bool>()) return;
   const auto nans = at::isnan(hypergradient).sum().item<int64_t>();
   const auto bad = hypergradient.numel() - finite.sum().item<int64_t>();
-  throw std::runtime_error(
+  throw NotFiniteError(
       fmt::format("outer step {}: the hypergradient has {} of {} entries that are not finite ({} NaN, {} "
                   "infinite); x is left as "
                   "it was. Look for an inner rate that is too large or a linear solve that broke down",
@@ -240,7 +242,7 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
   // Squares that overflow make Adam divide by infinity, now and ever after: x would stand still without a
   // word.
   if (!all_finite(next, after)) {
-    throw std::runtime_error(
+    throw NotFiniteError(
         fmt::format("outer step {}: the hypergradient is finite (largest entry {:.3g}) but x after the step, "
                     "or what the optimiser "
                     "remembers, is not; x is left as it was. Lower the rate, or clip (clip_norm)",
@@ -288,6 +290,30 @@ OuterOptimizer make_outer_adam(const OuterAdamOptions& options, std::vector<Proj
   chain.push_back(scale_by_adam(options.beta1, options.beta2, options.epsilon));
   chain.push_back(scale_by_rate(options.rate, options.schedule));
   return OuterOptimizer(std::move(chain), std::move(projections));
+}
+
+const std::vector<std::string>& outer_optimizer_names() {
+  static const std::vector<std::string> names = {"sgd", "adam"};
+  return names;
+}
+
+OuterOptimizer make_outer_optimizer(const OuterOptions& o, std::vector<Projection> projections) {
+  if (o.optimizer == "sgd") {
+    return make_outer_sgd(
+        {.rate = o.rate, .momentum = o.momentum, .schedule = o.schedule, .preparation = o.preparation},
+        std::move(projections));
+  }
+  if (o.optimizer == "adam") {
+    return make_outer_adam({.rate = o.rate,
+                            .beta1 = o.beta1,
+                            .beta2 = o.beta2,
+                            .epsilon = o.epsilon,
+                            .schedule = o.schedule,
+                            .preparation = o.preparation},
+                           std::move(projections));
+  }
+  throw std::invalid_argument(fmt::format("outer: optimizer = '{}' is unknown: one of {}", o.optimizer,
+                                          fmt::join(outer_optimizer_names(), ", ")));
 }
 
 }  // namespace bilevel

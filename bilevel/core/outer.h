@@ -48,7 +48,7 @@ class OuterOptimizer {
 
   OuterState init(const Tensor& x) const;
   // The next x; neither tensor is written to. A hypergradient or a step that is not finite throws
-  // std::runtime_error and leaves `state` as it was: a NaN is never stepped over in silence.
+  // NotFiniteError and leaves `state` as it was: a NaN is never stepped over in silence.
   Tensor step(const Tensor& x, const Tensor& hypergradient, OuterState& state) const;
 
  private:
@@ -86,5 +86,20 @@ struct OuterAdamOptions {
 };
 OuterOptimizer make_outer_adam(const OuterAdamOptions& options = {},
                                std::vector<Projection> projections = {});
+
+// By name, for programs that take the name from a user; each optimiser takes what it knows.
+struct OuterOptions {
+  std::string optimizer = "sgd";  // sgd or adam
+  double rate = 0.1;
+  double momentum = 0;  // sgd
+  double beta1 = 0.9;   // adam
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  Schedule schedule = {};
+  OuterPreparation preparation = {};
+};
+const std::vector<std::string>& outer_optimizer_names();
+OuterOptimizer make_outer_optimizer(const OuterOptions& options = {},
+                                    std::vector<Projection> projections = {});
 
 }  // namespace bilevel

@@ -13,7 +13,7 @@ namespace bilevel {
 namespace {
 
 // In the order of the enumeration.
-constexpr std::array<std::string_view, 4> names{"constant", "inverse-sqrt", "cosine", "linear"};
+constexpr std::array<std::string_view, 5> names{"constant", "inverse-sqrt", "cosine", "linear", "power"};
 
 bool has_end(ScheduleKind kind) { return kind == ScheduleKind::cosine || kind == ScheduleKind::linear; }
 
@@ -41,6 +41,10 @@ void Schedule::validate() const {
     throw std::invalid_argument(fmt::format(
         "Schedule: final_fraction = {} must be in [0, 1]: it is a part of the base rate", final_fraction));
   }
+  if (!(exponent > 0 && exponent <= 1)) {
+    throw std::invalid_argument(fmt::format(
+        "Schedule: exponent = {} must be in (0, 1]: the steps of a faster fall have a finite sum", exponent));
+  }
 }
 
 double Schedule::factor(int64_t step) const {
@@ -48,6 +52,7 @@ double Schedule::factor(int64_t step) const {
   validate();
   if (kind == ScheduleKind::constant) return 1;
   if (kind == ScheduleKind::inverse_sqrt) return 1 / std::sqrt(static_cast<double>(step) + 1);
+  if (kind == ScheduleKind::power) return std::pow(static_cast<double>(step) + 1, -exponent);
   const double done = static_cast<double>(std::min(step, total_steps)) / static_cast<double>(total_steps);
   const double left = kind == ScheduleKind::linear ? 1 - done : (1 + std::cos(std::numbers::pi * done)) / 2;
   return final_fraction + (1 - final_fraction) * left;

@@ -7,9 +7,10 @@
 
 namespace bilevel {
 
-enum class ScheduleKind { constant, inverse_sqrt, cosine, linear };
+enum class ScheduleKind { constant, inverse_sqrt, cosine, linear, power };
 
-// "constant", "inverse-sqrt", "cosine", "linear"; anything else throws std::invalid_argument that lists them.
+// "constant", "inverse-sqrt", "cosine", "linear", "power"; anything else throws std::invalid_argument that
+// lists them.
 ScheduleKind parse_schedule_kind(std::string_view name);
 std::string_view schedule_kind_name(ScheduleKind kind);
 
@@ -20,11 +21,14 @@ struct Schedule {
   double final_fraction =
       0;  // cosine, linear: the factor at the end and after it, in [0, 1]; 0 = fall to nothing
 
+  double exponent = 0.5;  // power: how fast it falls, in (0, 1]; TTSA takes 3/5 outside and 2/5 inside
+
   // Of the steps 0, 1, 2, ...; factor(0) is 1 for every kind.
   //   constant      1
   //   inverse_sqrt  1 / sqrt(step + 1)
   //   cosine        final + (1 - final) (1 + cos(pi t)) / 2,   t = min(step / total_steps, 1)
   //   linear        final + (1 - final) (1 - t)
+  //   power         (step + 1)^-exponent
   double factor(int64_t step) const;
   void validate() const;  // throws std::invalid_argument
 };

@@ -1,0 +1,75 @@
+#include "bilevel/algorithms/algorithm.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "bilevel/core/errors.h"
+
+namespace bilevel {
+namespace {
+
+void require_finite(const Algorithm& algorithm, const AlgorithmState& state, const char* what,
+                    const Tensor& t, const char* hint) {
+  // The norm, not the entries: where it overflows the next loss will.
+  if (!t.defined() || std::isfinite(t.norm().item<double>())) return;
+  throw NotFiniteError(fmt::format("{}: {} left the finite numbers in iteration {}. {}", algorithm.name(),
+                                   what, state.iteration + 1, hint));
+}
+
+}  // namespace
+
+Algorithm::Algorithm(const OuterOptions& outer) : outer_(make_outer_optimizer(outer)) {}
+
+AlgorithmState Algorithm::init(const Oracle& oracle, const Tensor& x, const Tensor& w) const {
+  const Problem& problem = oracle.problem();
+  if (!unrolls() && (problem.inner_start(x).defined() || problem.inner_rate(x).defined())) {
+    throw std::invalid_argument(fmt::format(
+        "{}: the problem learns its inner start or rate, and this algorithm's hypergradient does not "
+        "reach them; take a double loop with reverse, truncated or forward mode",
+        name()));
+  }
+  AlgorithmState state;
+  state.x = x.detach();
+  state.inner.w = w.detach();
+  state.outer = outer_.init(state.x);
+  begin(state);
+  return state;
+}
+
+IterationSummary Algorithm::step(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
+  AlgorithmState next = state;
+  IterationSummary summary = advance(oracle, next, streams);
+  require_finite(*this, state, "w", next.inner.w, "Lower the inner rate.");
+  require_finite(*this, state, "v, of the linear system,", next.v, "Lower the rate of the linear system.");
+  require_finite(*this, state, "x", next.x, "Lower the outer rate.");
+  Tensor projected = next.x.clone();
+  oracle.problem().project_outer_(projected);
+  next.x = std::move(projected);
+  ++next.iteration;
+  state = std::move(next);
+  return summary;
+}
+
+void Algorithm::begin(AlgorithmState& /*state*/) const {}
+
+Tensor descend(const Tensor& from, const Tensor& direction, double rate) {
+  return at::sub(from, direction, rate);
+}
+
+void require_rate(std::string_view algorithm, std::string_view option, double value) {
+  if (value > 0 && std::isfinite(value)) return;
+  throw std::invalid_argument(
+      fmt::format("{}: {} = {} must be a finite number above 0", algorithm, option, value));
+}
+
+void require_count(std::string_view algorithm, std::string_view option, int64_t value, int64_t least) {
+  if (value >= least) return;
+  throw std::invalid_argument(
+      fmt::format("{}: {} = {} must be at least {}", algorithm, option, value, least));
+}
+
+}  // namespace bilevel

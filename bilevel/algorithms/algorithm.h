@@ -1,0 +1,70 @@
+#pragma once
+// A whole-step rule of bilevel optimisation: from a state and the batches it draws to the next state. Double
+// loops with any estimator are one of them (double_loop.h); single-loop rules are the others. One loop runs
+// them all (solve.h). Adding one is a file in this folder and a row in registry.cpp.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "bilevel/algorithms/streams.h"
+#include "bilevel/core/inner.h"
+#include "bilevel/core/linear_solve.h"
+#include "bilevel/core/oracle.h"
+#include "bilevel/core/outer.h"
+#include "bilevel/core/tensor.h"
+
+namespace bilevel {
+
+// Everything that a run carries from one iteration to the next, as plain data: a checkpoint is this and the
+// streams' positions. Tensors are replaced, never written to, so that a copy of a state stays what it was.
+struct AlgorithmState {
+  int64_t iteration = 0;
+  Tensor x;
+  InnerState inner;                      // w with the inner optimiser's momenta
+  Tensor v;                              // of the linear system H v = df/dw; undefined until it is first used
+  OuterState outer;                      // of the outer optimiser
+  std::map<std::string, Tensor> memory;  // what else a rule remembers, by name
+  std::map<std::string, double> numbers;  // and as numbers: a tolerance, a step size, ...
+};
+
+struct IterationSummary {
+  Tensor direction;                 // the estimate of the hypergradient that moved x
+  Tensor outer_loss;                // f on the batch where the rule met it anyway; undefined = it did not
+  Status status = Status::not_run;  // of the linear solve, where there is one; else ok
+};
+
+class Algorithm {
+ public:
+  explicit Algorithm(const OuterOptions& outer);
+  virtual ~Algorithm() = default;
+  virtual std::string_view name() const = 0;
+
+  // The state before the first iteration. Throws std::invalid_argument where the problem learns its start or
+  // rate and the rule never unrolls the steps that these belong to.
+  AlgorithmState init(const Oracle& oracle, const Tensor& x, const Tensor& w) const;
+  // One outer iteration. Throws NotFiniteError, and then leaves the state as it was, where x, w or v leaves
+  // the finite numbers.
+  IterationSummary step(Oracle& oracle, AlgorithmState& state, Streams& streams) const;
+
+ protected:
+  const OuterOptimizer& outer() const { return outer_; }
+
+ private:
+  virtual bool unrolls() const { return false; }    // derivatives flow into a learned start or rate
+  virtual void begin(AlgorithmState& state) const;  // momenta and the like; the default has none
+  // Moves x, inner, v and memory. The projection onto the problem's set and the count of iterations follow in
+  // step().
+  virtual IterationSummary advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const = 0;
+
+  OuterOptimizer outer_;
+};
+
+// w - rate * gradient, of the rules that take plain gradient steps inside.
+Tensor descend(const Tensor& from, const Tensor& direction, double rate);
+
+void require_rate(std::string_view algorithm, std::string_view option, double value);  // positive and finite
+void require_count(std::string_view algorithm, std::string_view option, int64_t value, int64_t least);
+
+}  // namespace bilevel

@@ -1,0 +1,75 @@
+#include "bilevel/algorithms/registry.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "bilevel/algorithms/double_loop.h"
+#include "bilevel/algorithms/soba.h"
+
+namespace bilevel {
+namespace {
+
+using Made = std::unique_ptr<Algorithm>;
+using Settings = AlgorithmSettings;
+
+enum class Starts { cold, warm_inner, warm_both };
+
+Made double_loop(const std::string& name, const std::string& method, Starts starts, const Settings& s) {
+  DoubleLoopOptions options{.name = name, .inner = s.inner, .outer = s.outer};
+  options.warm_start_inner = starts != Starts::cold;
+  options.warm_start_linear = starts == Starts::warm_both;
+  EstimatorSettings hypergradient = s.hypergradient;
+  if (hypergradient.series_rate == 0) hypergradient.series_rate = s.linear_rate;
+  return std::make_unique<DoubleLoop>(options, make_estimator(method, hypergradient));
+}
+
+Made aid_increasing(const Settings& s) {
+  DoubleLoopOptions options{.name = "aid-increasing", .inner = s.inner, .outer = s.outer};
+  options.growth = s.growth > 0 ? s.growth : static_cast<double>(s.inner.steps);
+  return std::make_unique<DoubleLoop>(options, make_estimator("cg", s.hypergradient));
+}
+
+}  // namespace
+
+const std::vector<AlgorithmRow>& algorithm_rows() {
+  static const std::vector<AlgorithmRow> rows = {
+      {"double-loop", "T steps and any hypergradient (--method), warm-started",
+       [](const Settings& s) { return double_loop("double-loop", s.method, Starts::warm_both, s); }},
+      {"reverse", "back-propagation through T steps from the first w",
+       [](const Settings& s) { return double_loop("reverse", "reverse", Starts::cold, s); }},
+      {"krmd", "K-RMD: back-propagation through the last K of T steps from the first w",
+       [](const Settings& s) { return double_loop("krmd", "truncated", Starts::cold, s); }},
+      {"itd", "ITD-BiO: back-propagation through T steps, w warm-started",
+       [](const Settings& s) { return double_loop("itd", "reverse", Starts::warm_inner, s); }},
+      {"aid-cg", "AID-BiO: T steps and CG, w and v warm-started",
+       [](const Settings& s) { return double_loop("aid-cg", "cg", Starts::warm_both, s); }},
+      {"aid-fp", "AID-BiO with a fixed point in place of CG",
+       [](const Settings& s) { return double_loop("aid-fp", "fixed-point", Starts::warm_both, s); }},
+      {"aid-increasing", "AID-BiO with T growing like the fourth root of the iteration", aid_increasing},
+      {"idarts", "iDARTS: T steps that persist and a Neumann series",
+       [](const Settings& s) { return double_loop("idarts", "neumann", Starts::warm_inner, s); }},
+      {"soba", "inner variable, linear system and x in one step together",
+       [](const Settings& s) -> Made {
+         return std::make_unique<Soba>(
+             SobaOptions{.inner_rate = s.inner.rate, .linear_rate = s.linear_rate, .outer = s.outer});
+       }},
+  };
+  return rows;
+}
+
+const AlgorithmRow& find_algorithm(const std::string& name) {
+  std::string names;
+  for (const AlgorithmRow& row : algorithm_rows()) {
+    if (row.name == name) return row;
+    names += (names.empty() ? "" : ", ") + row.name;
+  }
+  throw std::invalid_argument(fmt::format("algorithm '{}' is unknown: choose from {}", name, names));
+}
+
+std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const AlgorithmSettings& settings) {
+  return find_algorithm(name).make(settings);
+}
+
+}  // namespace bilevel

@@ -1,0 +1,70 @@
+// What one iteration of each rule costs, derivative by derivative, counted by a problem that knows nothing of
+// Oracle.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "tests/algorithms/known_optima.h"
+
+namespace bilevel::test {
+namespace {
+
+struct Cost {
+  int64_t inner_gradient = 0, outer_gradient = 0, hessian = 0, cross = 0;
+  bool operator==(const Cost&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Cost& c) {
+  return out << c.inner_gradient << " inner gradients, " << c.outer_gradient << " outer, " << c.hessian
+             << " hessian, " << c.cross << " cross";
+}
+
+constexpr int64_t T = 6, K = 4;
+
+// The cost of iteration `iteration`, from 0; T inner steps and K terms.
+Cost cost_of(const std::string& name, int64_t iteration) {
+  const Known known = known_ridge();
+  CountingProblem counted(*known.problem);
+  AlgorithmSettings settings = settings_for(known);
+  settings.inner.steps = T;
+  settings.hypergradient.terms = K;
+  settings.hypergradient.truncate = K;
+  const auto algorithm = make_algorithm(name, settings);
+  Oracle oracle(counted);
+  Streams streams(1, 12, 12);
+  AlgorithmState state = algorithm->init(oracle, known.x, known.w);
+  for (int64_t k = 0; k < iteration; ++k) algorithm->step(oracle, state, streams);
+  counted.forget();
+  const OracleCounts before = oracle.counts();
+  algorithm->step(oracle, state, streams);
+  const auto& calls = counted.calls();
+  const OracleCounts told = oracle.counts() - before;
+  const auto count = [](const std::vector<Batch>& list) { return static_cast<int64_t>(list.size()); };
+  const Cost cost{count(calls.inner_gradient), count(calls.outer_gradient), count(calls.hessian),
+                  count(calls.cross)};
+  EXPECT_EQ(cost, (Cost{told.inner_gradient, told.outer_gradient, told.hessian, told.cross})) << name;
+  EXPECT_EQ(calls.samples, told.samples) << name;
+  return cost;
+}
+
+TEST(AlgorithmCounts, double_loops) {
+  EXPECT_EQ(cost_of("reverse", 0), (Cost{T, 1, T - 1, T}));
+  EXPECT_EQ(cost_of("itd", 1), (Cost{T, 1, T - 1, T}));
+  EXPECT_EQ(cost_of("krmd", 1), (Cost{T, 1, K - 1, K}));
+  EXPECT_EQ(cost_of("idarts", 1), (Cost{T, 1, K, 1}));
+  EXPECT_EQ(cost_of("aid-fp", 0), (Cost{T, 1, K - 1, 1}));
+  EXPECT_EQ(cost_of("aid-fp", 1), (Cost{T, 1, K, 1}));
+  // A warm start costs CG one product; in three dimensions it is done after three.
+  EXPECT_EQ(cost_of("aid-cg", 0), (Cost{T, 1, 3, 1}));
+  EXPECT_EQ(cost_of("aid-cg", 1), (Cost{T, 1, 4, 1}));
+  EXPECT_EQ(cost_of("double-loop", 1), (Cost{T, 1, 4, 1}));
+  // T_k = ceil(6 (k+1)^(1/4)): 6, 8, 8, 9
+  EXPECT_EQ(cost_of("aid-increasing", 0).inner_gradient, 6);
+  EXPECT_EQ(cost_of("aid-increasing", 1).inner_gradient, 8);
+  EXPECT_EQ(cost_of("aid-increasing", 3).inner_gradient, 9);
+}
+
+TEST(AlgorithmCounts, soba_takes_one_of_each) { EXPECT_EQ(cost_of("soba", 2), (Cost{1, 1, 1, 1})); }
+
+}  // namespace
+}  // namespace bilevel::test
