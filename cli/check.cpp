@@ -17,14 +17,14 @@
 #include <string>
 
 #include "bilevel/data/npy.h"
+#include "bilevel/data/write_file.h"
 #include "bilevel/problems/registry.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/json.h"
 
 namespace bilevel::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct Options {
   CommonOptions common;
@@ -163,16 +163,6 @@ NamedProblem prepare(const CLI::App& command, Options& o) {
 
 // ---- JSON ----
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
-Json counts_json(const OracleCounts& c) {
-  return {{"inner_gradient", c.inner_gradient},
-          {"outer_gradient", c.outer_gradient},
-          {"hessian", c.hessian},
-          {"cross", c.cross},
-          {"samples", c.samples}};
-}
-
 Json row_json(const MethodRow& row, bool with_bound) {
   const Hypergradient& h = row.hypergradient;
   Json out = {{"name", row.name}};
@@ -284,15 +274,6 @@ void print_text(const CheckReport& r) {
   for (const std::string& sentence : r.verdict) fmt::print("{}\n", sentence);
 }
 
-// Before the work, so that a folder that cannot be had costs nothing.
-void make_folder(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    throw std::runtime_error(fmt::format("--save {}: cannot create the folder: {}", folder, error.message()));
-  }
-}
-
 void save(const CheckReport& r, const std::string& folder) {
   const std::filesystem::path path(folder);
   for (const MethodRow& row : r.methods) {
@@ -317,7 +298,8 @@ void add_check_command(CLI::App& app, int& /*exit_code*/) {
   command->callback([command, options] {
     Options& o = *options;
     const NamedProblem problem = prepare(*command, o);
-    if (!o.save.empty()) make_folder(o.save);
+    // Before the work, so that a folder that cannot be had costs nothing.
+    if (!o.save.empty()) make_folder(o.save, "--save");
     CheckReport report;
     {
       Progress progress(o.common);

@@ -5,11 +5,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstdint>
@@ -21,6 +19,7 @@
 #include <vector>
 
 #include "bilevel/data/npy_header.h"
+#include "bilevel/data/write_file.h"
 
 namespace bilevel {
 namespace {
@@ -215,23 +214,12 @@ void write_npy(const std::string& path, const Tensor& tensor) {
   dictionary += '\n';
   const auto length = static_cast<uint16_t>(dictionary.size());
 
-  static std::atomic<uint64_t> serial{0};
-  const std::string beside = fmt::format("{}.tmp-{}-{}", path, ::getpid(), serial++);
-  const auto fail = [&](std::string_view what) {
-    const std::string cause = std::strerror(errno);
-    std::remove(beside.c_str());
-    throw std::runtime_error(
-        fmt::format("{}: cannot {}: {}; does the folder exist, and is there room?", path, what, cause));
-  };
-  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
-  if (!file) fail("create " + beside);
-  file << magic << '\x01' << '\0';
-  file.write(reinterpret_cast<const char*>(&length), sizeof length);
-  file << dictionary;
-  file.write(static_cast<const char*>(data.data_ptr()), static_cast<std::streamsize>(data.nbytes()));
-  file.close();
-  if (!file) fail("write " + beside);
-  if (std::rename(beside.c_str(), path.c_str()) != 0) fail("rename " + beside);
+  write_file(path, [&](std::ostream& file) {
+    file << magic << '\x01' << '\0';
+    file.write(reinterpret_cast<const char*>(&length), sizeof length);
+    file << dictionary;
+    file.write(static_cast<const char*>(data.data_ptr()), static_cast<std::streamsize>(data.nbytes()));
+  });
 }
 
 }  // namespace bilevel

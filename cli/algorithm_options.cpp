@@ -1,0 +1,76 @@
+#include "cli/algorithm_options.h"
+
+#include <algorithm>
+
+namespace bilevel::cli {
+
+void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choice) {
+  AlgorithmSettings& s = f.settings;
+  auto* rule = command.add_option_group("algorithm");
+  if (with_choice) {
+    rule->add_option("--algorithm", f.algorithm, "which rule; `bilevel list` shows them")
+        ->capture_default_str();
+  }
+  rule->add_option("--method", s.method, "hypergradient of the algorithm double-loop")->capture_default_str();
+  rule->add_option("--terms", s.hypergradient.terms,
+                   "K: Hessian products of series, steps of CG, Q of stocbio")
+      ->capture_default_str();
+  rule->add_option("--truncate", s.hypergradient.truncate, "K: the steps that krmd keeps")
+      ->capture_default_str();
+  rule->add_option("--linear-rate", s.linear_rate,
+                   "rate of series and of single-loop rules' v; 0 = the inner rate")
+      ->capture_default_str();
+  rule->add_option("--growth", s.growth, "aid-increasing: T_k = ceil(growth (k+1)^(1/4)); 0 = T")
+      ->capture_default_str();
+  rule->add_option("--damping", s.hypergradient.curvature.damping,
+                   "rho in H + rho I of implicit hypergradients")
+      ->capture_default_str();
+  rule->add_option("--curvature", f.curvature, "hessian or gauss-newton")
+      ->check(CLI::IsMember({"hessian", "gauss-newton"}))
+      ->capture_default_str();
+
+  auto* inner = command.add_option_group("inner loop");
+  inner->add_option("--inner-steps", s.inner.steps, "T");
+  inner->add_option("--inner-rate", s.inner.rate, "by default from the problem's curvature");
+  inner->add_option("--inner-optimizer", s.inner.optimizer, "gd, heavy-ball, nesterov or adam (double loops)")
+      ->capture_default_str();
+  inner->add_option("--inner-momentum", s.inner.momentum, "of heavy-ball and nesterov")
+      ->capture_default_str();
+  inner->add_option("--inner-schedule", f.inner_schedule, "constant, inverse-sqrt, cosine, linear or power")
+      ->capture_default_str();
+  inner->add_option("--inner-batch", f.solve.batches.inner_batch, "examples of a batch of g; 0 = all")
+      ->capture_default_str();
+
+  auto* outer = command.add_option_group("outer steps");
+  outer->add_option("--outer-rate", s.outer.rate, "rate of the outer steps");
+  outer->add_option("--outer-optimizer", s.outer.optimizer, "sgd or adam");
+  outer->add_option("--outer-momentum", s.outer.momentum, "of sgd")->capture_default_str();
+  outer->add_option("--outer-schedule", f.outer_schedule, "constant, inverse-sqrt, cosine, linear or power")
+      ->capture_default_str();
+  outer->add_option("--outer-batch", f.solve.batches.outer_batch, "examples of a batch of f; 0 = all")
+      ->capture_default_str();
+  outer->add_option("--iterations", f.solve.iterations, "outer iterations, at most");
+  outer->add_option("--budget-seconds", f.solve.seconds, "of the algorithm's own time, at most; 0 = no limit")
+      ->capture_default_str();
+  outer->add_option("--budget-calls", f.solve.oracle_calls, "gradients and products, at most; 0 = no limit")
+      ->capture_default_str();
+  outer
+      ->add_option("--tolerance", f.solve.direction_tolerance,
+                   "stop where the hypergradient's norm falls below this; 0 = never")
+      ->capture_default_str();
+  outer->add_option("--records", f.solve.records, "about how many points of the history")
+      ->capture_default_str();
+}
+
+void finish_algorithm_options(AlgorithmFlags& f) {
+  AlgorithmSettings& s = f.settings;
+  s.hypergradient.curvature.kind = f.curvature;
+  s.inner.schedule.kind = parse_schedule_kind(f.inner_schedule);
+  s.outer.schedule.kind = parse_schedule_kind(f.outer_schedule);
+  // A schedule with an end ends with the run; the inner steps of a warm-started loop are counted on.
+  s.outer.schedule.total_steps = std::max<int64_t>(f.solve.iterations, 1);
+  s.inner.schedule.total_steps =
+      std::max<int64_t>(f.solve.iterations * std::max<int64_t>(s.inner.steps, 1), 1);
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,46 @@
+#pragma once
+// What the commands' JSON has in common.
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "bilevel/algorithms/solve.h"
+#include "bilevel/core/oracle.h"
+
+namespace bilevel::cli {
+
+using Json = nlohmann::ordered_json;
+
+// JSON has no infinity and no NaN: null says that there is no number.
+inline Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+inline Json counts_json(const OracleCounts& c) {
+  return {{"inner_gradient", c.inner_gradient},
+          {"outer_gradient", c.outer_gradient},
+          {"hessian", c.hessian},
+          {"cross", c.cross},
+          {"samples", c.samples}};
+}
+
+inline Json record_json(const SolveRecord& r) {
+  Json out = {{"iteration", r.iteration},
+              {"seconds", r.seconds},
+              {"outer_loss", number(r.outer_loss)},
+              {"direction_norm", r.direction_norm < 0 ? Json(nullptr) : number(r.direction_norm)},
+              {"counts", counts_json(r.counts)}};
+  for (const auto& [name, value] : r.metrics) out[name] = number(value);
+  return out;
+}
+
+// Why it stopped, what it cost, and how it went along the way.
+inline Json solve_json(const SolveSummary& s) {
+  Json out = {
+      {"algorithm", s.algorithm},        {"stopped", name_of(s.reason)}, {"iterations", s.state.iteration},
+      {"counts", counts_json(s.counts)}, {"seconds", s.seconds},         {"linear_solves", s.statuses}};
+  if (!s.message.empty()) out["message"] = s.message;
+  out["history"] = Json::array();
+  for (const SolveRecord& record : s.records) out["history"].push_back(record_json(record));
+  return out;
+}
+
+}  // namespace bilevel::cli
