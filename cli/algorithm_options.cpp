@@ -42,7 +42,9 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
       ->capture_default_str();
 
   auto* outer = command.add_option_group("outer steps");
-  outer->add_option("--outer-rate", s.outer.rate, "rate of the outer steps");
+  outer->add_option(
+      "--outer-rate", s.outer.rate,
+      "rate of the outer steps; without it and --outer-optimizer: Adam at the problem's default");
   outer->add_option("--outer-optimizer", s.outer.optimizer, "sgd or adam");
   outer->add_option("--outer-momentum", s.outer.momentum, "of sgd")->capture_default_str();
   outer->add_option("--outer-schedule", f.outer_schedule, "constant, inverse-sqrt, cosine, linear or power")

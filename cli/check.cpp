@@ -18,18 +18,17 @@
 
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
-#include "bilevel/problems/registry.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/json.h"
+#include "cli/problem_options.h"
 
 namespace bilevel::cli {
 namespace {
 
 struct Options {
   CommonOptions common;
-  std::string problem;
-  ProblemOptions data;
+  ProblemFlags problem;
   CheckOptions check;
   std::string curvature = "hessian";
   std::string schedule = "constant";
@@ -59,7 +58,7 @@ std::pair<int64_t, int64_t> parse_sweep(const std::string& text) {
 }
 
 void add_options(CLI::App& command, Options& o) {
-  command.add_option("--problem", o.problem, "which problem; `bilevel list` shows them")->required();
+  add_problem_options(command, o.problem);
   command.add_option("--methods", o.check.methods, "estimators, separated by commas; all of them by default")
       ->delimiter(',');
   command
@@ -81,8 +80,6 @@ void add_options(CLI::App& command, Options& o) {
       ->capture_default_str();
   inner->add_option("--inner-schedule", o.schedule, "constant, inverse-sqrt, cosine or linear")
       ->capture_default_str();
-  inner->add_option("--weight-decay", o.data.weight_decay, "adds decay/2 |w|^2 to the inner loss")
-      ->capture_default_str();
 
   auto* implicit = command.add_option_group("implicit estimators");
   implicit->add_option("--curvature", o.curvature, "hessian or gauss-newton")
@@ -103,53 +100,28 @@ void add_options(CLI::App& command, Options& o) {
                    "how far w moves for a difference")
       ->capture_default_str();
 
-  auto* data = command.add_option_group("data of your own (hyper-cleaning)");
-  data->add_option("--train-features", o.data.train_features, "matrix, .npy");
-  data->add_option("--train-labels", o.data.train_labels, "integers, .npy");
-  data->add_option("--valid-features", o.data.valid_features, "matrix, .npy");
-  data->add_option("--valid-labels", o.data.valid_labels, "integers, .npy");
-  data->add_option("--regularization", o.data.regularization, "of |W|^2; 0.001 by default with files")
-      ->check(CLI::NonNegativeNumber);
-  data->add_flag("--bias", o.data.bias, "append a column of ones, regularised like the rest");
-
   command.add_option("--checkpoint-megabytes", o.checkpoint_megabytes,
                      "budget of reverse-binomial; by default room for about log2(T) states, at most 64 MB");
-  command.add_option("--seed", o.data.seed, "of the synthetic data, the starting points and nystrom")
-      ->capture_default_str();
   command.add_option("--save", o.save, "folder for each hypergradient as NAME.npy");
   add_common_options(command, o.common);
 }
 
-void check_files(const CLI::App& command) {
-  const std::vector<std::string> all = {"--train-features", "--train-labels", "--valid-features",
-                                        "--valid-labels"};
-  std::vector<std::string> missing;
-  for (const std::string& option : all) {
-    if (command.count(option) == 0) missing.push_back(option);
-  }
-  if (!missing.empty() && missing.size() < all.size()) {
-    throw std::invalid_argument(fmt::format("{} missing: data of your own needs {}",
-                                            fmt::join(missing, " and "), fmt::join(all, ", ")));
-  }
-}
-
 NamedProblem prepare(const CLI::App& command, Options& o) {
-  check_files(command);
-  o.data.tensors = apply_common_options(o.common);
-  NamedProblem problem = make_problem(o.problem, o.data);
+  o.problem.data.tensors = apply_common_options(o.common);
+  NamedProblem problem = make_problem(command, o.problem);
   InnerOptions& inner = o.check.inner;
   if (command.count("--inner-steps") == 0) inner.steps = problem.inner_steps;
   if (command.count("--inner-rate") == 0) {
     inner.rate = problem.inner_rate;
-  } else if (problem.problem->inner_rate(problem.problem->initial_outer(o.data.seed)).defined()) {
-    throw std::invalid_argument(
-        fmt::format("--inner-rate: problem {} learns its rate, which is part of x; leave it out", o.problem));
+  } else if (problem.problem->inner_rate(problem.problem->initial_outer(o.problem.data.seed)).defined()) {
+    throw std::invalid_argument(fmt::format(
+        "--inner-rate: problem {} learns its rate, which is part of x; leave it out", problem.name));
   }
   inner.schedule.kind = parse_schedule_kind(o.schedule);
   inner.schedule.total_steps = std::max<int64_t>(inner.steps, 1);
   o.check.settings.curvature.kind = o.curvature;
-  o.check.settings.seed = o.data.seed;
-  o.check.seed = o.data.seed;
+  o.check.settings.seed = o.problem.data.seed;
+  o.check.seed = o.problem.data.seed;
   o.check.terms_given = command.count("--terms") > 0;
   o.check.budget_given = command.count("--checkpoint-megabytes") > 0;
   if (!(o.checkpoint_megabytes > 0) || o.checkpoint_megabytes > 1e9) {

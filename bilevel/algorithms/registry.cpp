@@ -35,22 +35,23 @@ Made aid_increasing(const Settings& s) {
 
 const std::vector<AlgorithmRow>& algorithm_rows() {
   static const std::vector<AlgorithmRow> rows = {
-      {"double-loop", "T steps and any hypergradient (--method), warm-started",
+      {"double-loop", "T steps and any hypergradient (--method), warm-started", Family::warm,
        [](const Settings& s) { return double_loop("double-loop", s.method, Starts::warm_both, s); }},
-      {"reverse", "back-propagation through T steps from the first w",
+      {"reverse", "back-propagation through T steps from the first w", Family::cold,
        [](const Settings& s) { return double_loop("reverse", "reverse", Starts::cold, s); }},
-      {"krmd", "K-RMD: back-propagation through the last K of T steps from the first w",
+      {"krmd", "K-RMD: back-propagation through the last K of T steps from the first w", Family::cold,
        [](const Settings& s) { return double_loop("krmd", "truncated", Starts::cold, s); }},
-      {"itd", "ITD-BiO: back-propagation through T steps, w warm-started",
+      {"itd", "ITD-BiO: back-propagation through T steps, w warm-started", Family::warm,
        [](const Settings& s) { return double_loop("itd", "reverse", Starts::warm_inner, s); }},
-      {"aid-cg", "AID-BiO: T steps and CG, w and v warm-started",
+      {"aid-cg", "AID-BiO: T steps and CG, w and v warm-started", Family::warm,
        [](const Settings& s) { return double_loop("aid-cg", "cg", Starts::warm_both, s); }},
-      {"aid-fp", "AID-BiO with a fixed point in place of CG",
+      {"aid-fp", "AID-BiO with a fixed point in place of CG", Family::warm,
        [](const Settings& s) { return double_loop("aid-fp", "fixed-point", Starts::warm_both, s); }},
-      {"aid-increasing", "AID-BiO with T growing like the fourth root of the iteration", aid_increasing},
-      {"idarts", "iDARTS: T steps that persist and a Neumann series",
+      {"aid-increasing", "AID-BiO with T growing like the fourth root of the iteration", Family::warm,
+       aid_increasing},
+      {"idarts", "iDARTS: T steps that persist and a Neumann series", Family::warm,
        [](const Settings& s) { return double_loop("idarts", "neumann", Starts::warm_inner, s); }},
-      {"soba", "inner variable, linear system and x in one step together",
+      {"soba", "inner variable, linear system and x in one step together", Family::stochastic,
        [](const Settings& s) -> Made {
          return std::make_unique<Soba>(
              SobaOptions{.inner_rate = s.inner.rate, .linear_rate = s.linear_rate, .outer = s.outer});

@@ -21,9 +21,14 @@ struct AlgorithmSettings {
   double linear_rate = 0;                // of series and of single-loop rules; 0 = the inner rate
 };
 
+// What decides sensible defaults: whether w begins anew in every iteration, goes on where it was, or the rule
+// is made for minibatches.
+enum class Family { cold, warm, stochastic };
+
 struct AlgorithmRow {
   std::string name;
   std::string summary;
+  Family family;
   std::unique_ptr<Algorithm> (*make)(const AlgorithmSettings&);
 };
 const std::vector<AlgorithmRow>& algorithm_rows();

@@ -21,8 +21,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-int64_t calls(const OracleCounts& c) { return c.inner_gradient + c.outer_gradient + c.hessian + c.cross; }
-
 // How much of the tightest budget is used, from 0 to 1, and which one that is.
 struct Use {
   double part = 0;
@@ -37,7 +35,7 @@ Use used(const SolveOptions& options, const SolveSummary& summary) {
   };
   if (options.seconds > 0) compare(summary.seconds / options.seconds, StopReason::seconds);
   if (options.oracle_calls > 0) {
-    compare(static_cast<double>(calls(summary.counts)) / static_cast<double>(options.oracle_calls),
+    compare(static_cast<double>(oracle_calls(summary.counts)) / static_cast<double>(options.oracle_calls),
             StopReason::oracle_calls);
   }
   return use;

@@ -23,6 +23,10 @@ struct OracleCounts {
   OracleCounts& operator+=(const OracleCounts& other);
   friend OracleCounts operator-(OracleCounts a, const OracleCounts& b);
 };
+// Gradients and products together: the usual yardstick.
+inline int64_t oracle_calls(const OracleCounts& c) {
+  return c.inner_gradient + c.outer_gradient + c.hessian + c.cross;
+}
 
 class Oracle {
  public:

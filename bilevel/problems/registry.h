@@ -28,6 +28,7 @@ struct NamedProblem {
   std::unique_ptr<Problem> problem;
   int64_t inner_steps = 100;
   double inner_rate = 0.1;
+  double outer_rate = 0.05;         // of Adam, whose steps have the same size on every problem
   bool convex = false;              // the inner problem has one solution
   bool constant_curvature = false;  // H and C do not depend on w
 };

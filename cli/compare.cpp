@@ -1,0 +1,304 @@
+// `bilevel compare`: several algorithms on one problem with the same budget, by oracle calls and by seconds.
+
+#include "bilevel/check/compare.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bilevel/data/write_file.h"
+#include "cli/algorithm_options.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/json.h"
+#include "cli/problem_options.h"
+
+namespace bilevel::cli {
+namespace {
+
+constexpr int64_t curve_points = 20;
+
+struct Options {
+  CommonOptions common;
+  ProblemFlags problem;
+  AlgorithmFlags algorithm;
+  CompareOptions compare;
+  std::string seeds = "0-2";
+  std::string out;
+  bool no_value = false;
+};
+
+// ---- options ----
+
+// "0-2" or "0,3,7" or both.
+std::vector<uint64_t> parse_seeds(const std::string& text) {
+  const auto fail = [&text] {
+    throw std::invalid_argument(fmt::format("--seeds {}: must look like 0-2 or 0,3,7", text));
+  };
+  const auto parse = [&](std::string_view part) {
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (part.empty() || error != std::errc() || end != part.data() + part.size()) fail();
+    return value;
+  };
+  std::vector<uint64_t> seeds;
+  std::string_view rest = text;
+  while (true) {
+    const size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    const size_t dash = item.find('-');
+    const uint64_t first = parse(item.substr(0, dash));
+    const uint64_t last = dash == std::string_view::npos ? first : parse(item.substr(dash + 1));
+    if (last < first || last - first > 999) fail();
+    for (uint64_t seed = first; seed <= last; ++seed) seeds.push_back(seed);
+    if (comma == std::string_view::npos) return seeds;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+void prepare(const CLI::App& command, const NamedProblem& problem, Options& o) {
+  set_problem_defaults(command, problem, Family::warm, o.algorithm);
+  CompareOptions& c = o.compare;
+  c.settings = o.algorithm.settings;
+  c.cold_steps = command.count("--inner-steps") > 0 ? c.settings.inner.steps : problem.inner_steps;
+  c.solve = o.algorithm.solve;
+  c.seeds = parse_seeds(o.seeds);
+  c.search.on = command.count("--outer-rate") == 0;
+  if (c.search.on && command.count("--outer-optimizer") == 0)
+    c.settings.outer.optimizer = "sgd";  // as in the papers
+  c.measure_value = problem.convex && !o.no_value;
+  // The papers' batches of 50, but not all of a small set: a rule for minibatches would have none.
+  const Problem& p = *problem.problem;
+  c.stochastic_batches = o.algorithm.solve.batches;
+  if (command.count("--inner-batch") == 0) {
+    c.stochastic_batches.inner_batch = std::clamp<int64_t>(p.inner_samples() / 4, 1, 50);
+  }
+  if (command.count("--outer-batch") == 0) {
+    c.stochastic_batches.outer_batch = std::clamp<int64_t>(p.outer_samples() / 4, 1, 50);
+  }
+  if (c.solve.seconds == 0 && c.solve.oracle_calls == 0 && command.count("--iterations") == 0)
+    c.solve.seconds = 5;
+  if (command.count("--iterations") == 0) c.solve.iterations = 100'000'000;
+}
+
+// ---- what came out ----
+
+std::vector<double> finals(const ComparedAlgorithm& a, double ComparedRecord::*what) {
+  std::vector<double> values;
+  for (const ComparedRun& run : a.runs) values.push_back(run.records.back().*what);
+  return values;
+}
+
+Json spread_json(const MeanAndSpread& m) { return {{"mean", number(m.mean)}, {"spread", number(m.spread)}}; }
+
+bool decreased(const ComparedRun& run) { return run.records.back().value < run.records.front().value; }
+
+Json curve_json(const ComparedAlgorithm& a, CurveAxis axis) {
+  Json points = Json::array();
+  for (const CurvePoint& p : curve(a, axis, curve_points)) {
+    Json point = {{axis == CurveAxis::seconds ? "seconds" : "oracle_calls", p.used},
+                  {"loss", spread_json(p.value)}};
+    if (p.gradient_norm.mean >= 0) point["gradient_norm"] = spread_json(p.gradient_norm);
+    points.push_back(std::move(point));
+  }
+  return points;
+}
+
+Json run_json(const ComparedRun& run) {
+  Json out = {{"seed", run.seed}, {"stopped", name_of(run.summary.reason)}};
+  if (!run.summary.message.empty()) out["message"] = run.summary.message;
+  out["iterations"] = run.summary.state.iteration;
+  out["seconds"] = run.summary.seconds;
+  out["counts"] = counts_json(run.summary.counts);
+  out["loss_first"] = number(run.records.front().value);
+  out["loss_last"] = number(run.records.back().value);
+  if (run.records.back().gradient_norm >= 0) {
+    out["gradient_norm_last"] = number(run.records.back().gradient_norm);
+  }
+  out["x_norm"] = number(run.summary.state.x.norm().item<double>());
+  out["decreased"] = decreased(run);
+  return out;
+}
+
+std::string_view family_name(Family family) {
+  return family == Family::cold ? "cold" : family == Family::warm ? "warm" : "stochastic";
+}
+
+Json report_json(const Options& o, const NamedProblem& problem,
+                 const std::vector<ComparedAlgorithm>& results) {
+  const CompareOptions& c = o.compare;
+  Json out = {{"problem", problem.name}};
+  out["yardstick"] = c.measure_value ? "f(x, w*(x)), the inner problem solved by Newton's method"
+                                     : "f(x, w) at the algorithm's own w";
+  out["budget"] = {{"seconds", c.solve.seconds},
+                   {"oracle_calls", c.solve.oracle_calls},
+                   {"iterations", c.solve.iterations},
+                   {"search_seconds", !c.search.on           ? 0
+                                      : c.search.seconds > 0 ? c.search.seconds
+                                                             : c.solve.seconds}};
+  out["batches"] = {{"inner", c.stochastic_batches.inner_batch}, {"outer", c.stochastic_batches.outer_batch}};
+  out["algorithms"] = Json::array();
+  for (const ComparedAlgorithm& a : results) {
+    Json row = {{"name", a.name},
+                {"family", family_name(a.family)},
+                {"inner_steps", a.inner_steps},
+                {"inner_rate", a.inner_rate},
+                {"outer_rate", a.outer_rate},
+                {"candidates", a.candidates},
+                {"failed_candidates", a.failed_candidates}};
+    row["loss"] = spread_json(mean_and_spread(finals(a, &ComparedRecord::value)));
+    if (c.measure_value) {
+      row["gradient_norm"] = spread_json(mean_and_spread(finals(a, &ComparedRecord::gradient_norm)));
+    }
+    row["runs"] = Json::array();
+    for (const ComparedRun& run : a.runs) row["runs"].push_back(run_json(run));
+    row["by_seconds"] = curve_json(a, CurveAxis::seconds);
+    row["by_calls"] = curve_json(a, CurveAxis::oracle_calls);
+    out["algorithms"].push_back(std::move(row));
+  }
+  return out;
+}
+
+std::string spread_text(const MeanAndSpread& m) { return fmt::format("{:.5g} +- {:.1g}", m.mean, m.spread); }
+
+void print_text(const Options& o, const NamedProblem& problem,
+                const std::vector<ComparedAlgorithm>& results) {
+  const CompareOptions& c = o.compare;
+  std::vector<std::string> budget;
+  if (c.solve.seconds > 0) budget.push_back(fmt::format("{} s", c.solve.seconds));
+  if (c.solve.oracle_calls > 0) budget.push_back(fmt::format("{} oracle calls", c.solve.oracle_calls));
+  if (budget.empty()) budget.push_back(fmt::format("{} iterations", c.solve.iterations));
+  fmt::print("{}, {} seeds, {} a run{}; loss is {}\n\n", problem.name, c.seeds.size(),
+             fmt::join(budget, " or "), c.search.on ? ", as much again for the search of its rates" : "",
+             c.measure_value ? "f(x, w*(x))" : "f(x, w)");
+  fmt::print("{:<22}{:>5}{:>11}{:>11}{:>12}{:>12}{:>22}{:>22}\n", "algorithm", "T", "inner rate",
+             "outer rate", "iterations", "calls", "loss", c.measure_value ? "|gradient|" : "");
+  for (const ComparedAlgorithm& a : results) {
+    std::vector<double> iterations, calls;
+    bool failed = false;
+    for (const ComparedRun& run : a.runs) {
+      iterations.push_back(static_cast<double>(run.summary.state.iteration));
+      calls.push_back(static_cast<double>(oracle_calls(run.summary.counts)));
+      failed = failed || run.summary.reason == StopReason::not_finite;
+    }
+    fmt::print("{:<22}{:>5}{:>11.3g}{:>11.3g}{:>12.0f}{:>12.0f}{:>22}{:>22}{}\n", a.name, a.inner_steps,
+               a.inner_rate, a.outer_rate, mean_and_spread(iterations).mean, mean_and_spread(calls).mean,
+               spread_text(mean_and_spread(finals(a, &ComparedRecord::value))),
+               c.measure_value ? spread_text(mean_and_spread(finals(a, &ComparedRecord::gradient_norm))) : "",
+               failed ? "  left the finite numbers" : "");
+  }
+}
+
+void save(const std::vector<ComparedAlgorithm>& results, const Json& json, const std::string& folder) {
+  write_file(folder + "/runs.csv", [&](std::ostream& out) {
+    out << "algorithm,seed,iteration,seconds,oracle_calls,inner_gradients,outer_gradients,hessian_products,"
+           "cross_products,samples,loss,gradient_norm,own_loss,direction_norm\n";
+    for (const ComparedAlgorithm& a : results) {
+      for (const ComparedRun& run : a.runs) {
+        for (const ComparedRecord& r : run.records) {
+          const OracleCounts& c = r.record.counts;
+          out << fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", a.name, run.seed,
+                             r.record.iteration, r.record.seconds, oracle_calls(c), c.inner_gradient,
+                             c.outer_gradient, c.hessian, c.cross, c.samples, r.value,
+                             r.gradient_norm < 0 ? "" : fmt::to_string(r.gradient_norm), r.record.outer_loss,
+                             r.record.direction_norm < 0 ? "" : fmt::to_string(r.record.direction_norm));
+        }
+      }
+    }
+  });
+  for (const CurveAxis axis : {CurveAxis::seconds, CurveAxis::oracle_calls}) {
+    const std::string name = axis == CurveAxis::seconds ? "seconds" : "oracle_calls";
+    write_file(folder + "/by_" + name + ".csv", [&](std::ostream& out) {
+      out << "algorithm," << name << ",loss_mean,loss_spread,gradient_norm_mean,gradient_norm_spread\n";
+      for (const ComparedAlgorithm& a : results) {
+        for (const CurvePoint& p : curve(a, axis, curve_points)) {
+          const bool measured = p.gradient_norm.mean >= 0;
+          out << fmt::format("{},{},{},{},{},{}\n", a.name, p.used, p.value.mean, p.value.spread,
+                             measured ? fmt::to_string(p.gradient_norm.mean) : "",
+                             measured ? fmt::to_string(p.gradient_norm.spread) : "");
+        }
+      }
+    });
+  }
+  write_file(folder + "/summary.json", json.dump(2) + "\n");
+}
+
+void add_options(CLI::App& command, Options& o) {
+  add_problem_options(command, o.problem);
+  command
+      .add_option("--algorithms", o.compare.algorithms,
+                  "which, separated by commas; `bilevel list` shows them")
+      ->delimiter(',')
+      ->required();
+  command.add_option("--seeds", o.seeds, "of starting points and batches: 0-2 or 0,3,7")
+      ->capture_default_str();
+  add_algorithm_options(command, o.algorithm, false);
+  o.algorithm.solve.records = 20;
+  auto* search = command.add_option_group("search for rates (off where --outer-rate is given)");
+  search->add_option("--search-seconds", o.compare.search.seconds,
+                     "for one algorithm, all candidates together; 0 = as long as one run");
+  search->add_option("--outer-rates", o.compare.search.outer_rates, "candidates, separated by commas")
+      ->delimiter(',')
+      ->capture_default_str();
+  search
+      ->add_option("--inner-factors", o.compare.search.inner_factors, "candidates: factors of the inner rate")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_flag("--own-loss", o.no_value,
+                   "compare f(x, w) at the algorithm's own w, not at the solved one");
+  command.add_option("--out", o.out,
+                     "folder for runs.csv, by_seconds.csv, by_oracle_calls.csv and summary.json");
+  add_common_options(command, o.common);
+}
+
+int run(const CLI::App& command, Options& o) {
+  o.problem.data.tensors = apply_common_options(o.common);
+  const NamedProblem problem = make_problem(command, o.problem);
+  prepare(command, problem, o);
+  o.compare.validate();
+  if (!o.out.empty()) make_folder(o.out, "--out");
+  std::vector<ComparedAlgorithm> results;
+  {
+    Progress progress(o.common);
+    results = compare_algorithms(*problem.problem, o.compare,
+                                 [&](const std::string& what) { progress("compare: " + what); });
+  }
+  const Json json = report_json(o, problem, results);
+  if (o.common.json) {
+    fmt::print("{}\n", json.dump());
+  } else {
+    print_text(o, problem, results);
+  }
+  if (!o.out.empty()) {
+    save(results, json, o.out);  // last: a full disk must not cost the answer
+    if (!o.common.json) {
+      fmt::print("\nruns.csv, by_seconds.csv, by_oracle_calls.csv and summary.json are in {}\n", o.out);
+    }
+  }
+  return success;
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("compare", "Compare algorithms on one problem, by oracle calls and by seconds");
+  command->footer(
+      "Examples:\n"
+      "  bilevel compare --problem hyper-cleaning --algorithms aid-cg,itd,soba --budget-seconds 5\n"
+      "  bilevel compare --problem ridge --algorithms aid-cg,idarts --outer-rate 1 --budget-calls 2000 --out "
+      "cmp");
+  const auto options = std::make_shared<Options>();
+  add_options(*command, *options);
+  command->callback([command, options, &exit_code] { exit_code = run(*command, *options); });
+}
+
+}  // namespace bilevel::cli
