@@ -3,6 +3,18 @@
 
 #include <ATen/ATen.h>
 
+#include "bilevel/algorithms/algorithm.h"
+#include "bilevel/algorithms/bsa.h"
+#include "bilevel/algorithms/double_loop.h"
+#include "bilevel/algorithms/fsla.h"
+#include "bilevel/algorithms/hoag.h"
+#include "bilevel/algorithms/registry.h"
+#include "bilevel/algorithms/single_loop.h"
+#include "bilevel/algorithms/soba.h"
+#include "bilevel/algorithms/solve.h"
+#include "bilevel/algorithms/stocbio.h"
+#include "bilevel/algorithms/storm.h"
+#include "bilevel/algorithms/ttsa.h"
 #include "bilevel/core/batch.h"
 #include "bilevel/core/errors.h"
 #include "bilevel/core/inner.h"

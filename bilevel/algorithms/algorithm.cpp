@@ -46,9 +46,7 @@ IterationSummary Algorithm::step(Oracle& oracle, AlgorithmState& state, Streams&
   require_finite(*this, state, "w", next.inner.w, "Lower the inner rate.");
   require_finite(*this, state, "v, of the linear system,", next.v, "Lower the rate of the linear system.");
   require_finite(*this, state, "x", next.x, "Lower the outer rate.");
-  Tensor projected = next.x.clone();
-  oracle.problem().project_outer_(projected);
-  next.x = std::move(projected);
+  next.x = projected(oracle.problem(), next.x);
   ++next.iteration;
   state = std::move(next);
   return summary;
@@ -58,6 +56,21 @@ void Algorithm::begin(AlgorithmState& /*state*/) const {}
 
 Tensor descend(const Tensor& from, const Tensor& direction, double rate) {
   return at::sub(from, direction, rate);
+}
+
+Tensor projected(const Problem& problem, const Tensor& x) {
+  Tensor inside = x.clone();
+  problem.project_outer_(inside);
+  return inside;
+}
+
+Trajectory warm_inner_steps(Oracle& oracle, const AlgorithmState& state, Streams& streams,
+                            const InnerOptions& options, int64_t size) {
+  InnerRun run;
+  run.options = options;
+  run.batches = [&streams, size](int64_t) { return streams.inner("steps", size); };
+  run.measure_gradient = false;  // it would cost an inner gradient that the rules do not use
+  return continue_inner(oracle, state.x, state.inner, run);
 }
 
 void require_rate(std::string_view algorithm, std::string_view option, double value) {

@@ -14,6 +14,7 @@
 #include "bilevel/core/oracle.h"
 #include "bilevel/core/outer.h"
 #include "bilevel/core/tensor.h"
+#include "bilevel/core/trajectory.h"
 
 namespace bilevel {
 
@@ -63,6 +64,14 @@ class Algorithm {
 
 // w - rate * gradient, of the rules that take plain gradient steps inside.
 Tensor descend(const Tensor& from, const Tensor& direction, double rate);
+
+// x brought back to the problem's set, for rules that take derivatives at the next x within a step.
+Tensor projected(const Problem& problem, const Tensor& x);
+
+// T inner steps from where the last ones ended, each on its own batch of the stream "steps": `size` examples,
+// 0 = the run's batch size.
+Trajectory warm_inner_steps(Oracle& oracle, const AlgorithmState& state, Streams& streams,
+                            const InnerOptions& options, int64_t size = 0);
 
 void require_rate(std::string_view algorithm, std::string_view option, double value);  // positive and finite
 void require_count(std::string_view algorithm, std::string_view option, int64_t value, int64_t least);

@@ -5,8 +5,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/algorithms/bsa.h"
 #include "bilevel/algorithms/double_loop.h"
+#include "bilevel/algorithms/fsla.h"
+#include "bilevel/algorithms/single_loop.h"
 #include "bilevel/algorithms/soba.h"
+#include "bilevel/algorithms/stocbio.h"
+#include "bilevel/algorithms/ttsa.h"
 
 namespace bilevel {
 namespace {
@@ -31,6 +36,58 @@ Made aid_increasing(const Settings& s) {
   return std::make_unique<DoubleLoop>(options, make_estimator("cg", s.hypergradient));
 }
 
+// The rate of a rule's own linear system, by either of its two names.
+double series_rate(const Settings& s) {
+  return s.linear_rate > 0 ? s.linear_rate : s.hypergradient.series_rate;
+}
+
+Made stocbio(const Settings& s) {
+  StocbioOptions options{.inner = s.inner, .outer = s.outer};
+  options.terms = s.hypergradient.terms;
+  options.linear_rate = series_rate(s);
+  options.strong_convexity = s.strong_convexity;
+  options.hessian_batch = s.hessian_batch;
+  options.curvature = s.hypergradient.curvature;
+  return std::make_unique<Stocbio>(options);
+}
+
+RandomizedSeriesOptions randomized(const Settings& s) {
+  return {.terms = s.hypergradient.terms,
+          .rate = series_rate(s),
+          .single_sample = s.single_sample,
+          .curvature = s.hypergradient.curvature};
+}
+
+Made hoag(const Settings& s) {
+  HoagOptions options{.inner = s.inner, .outer = s.outer};
+  options.linear_steps = s.hypergradient.terms;
+  options.tolerance = s.tolerance;
+  options.adaptive = s.adaptive_step;
+  options.curvature = s.hypergradient.curvature;
+  return std::make_unique<Hoag>(options);
+}
+
+StormOptions storm(const Settings& s) {
+  return {.inner_rate = s.inner.rate, .momentum_decay = s.momentum_decay, .outer = s.outer};
+}
+
+Made fsla(const Settings& s) {
+  FslaOptions options{.storm = storm(s)};
+  options.linear_rate = s.linear_rate;
+  options.v_at = s.v_at;
+  options.curvature = s.hypergradient.curvature;
+  return std::make_unique<Fsla>(options);
+}
+
+Made single_loop(const std::string& solver, const Settings& s) {
+  SingleLoopOptions options{.storm = storm(s), .solver = solver};
+  options.terms = s.hypergradient.terms;
+  options.linear_rate = series_rate(s);
+  options.relative_tolerance = s.hypergradient.relative_tolerance;
+  options.curvature = s.hypergradient.curvature;
+  return std::make_unique<SingleLoop>(options);
+}
+
 }  // namespace
 
 const std::vector<AlgorithmRow>& algorithm_rows() {
@@ -51,6 +108,26 @@ const std::vector<AlgorithmRow>& algorithm_rows() {
        aid_increasing},
       {"idarts", "iDARTS: T steps that persist and a Neumann series", Family::warm,
        [](const Settings& s) { return double_loop("idarts", "neumann", Starts::warm_inner, s); }},
+      {"stocbio", "stocBiO: T steps and a Neumann series with its own batch for every product",
+       Family::stochastic, stocbio},
+      {"bsa", "T steps on single examples and one random summand of a Neumann series", Family::stochastic,
+       [](const Settings& s) -> Made {
+         return std::make_unique<Bsa>(
+             BsaOptions{.inner = s.inner, .outer = s.outer, .series = randomized(s)});
+       }},
+      {"ttsa", "BSA's hypergradient, one inner step, and two time scales", Family::stochastic,
+       [](const Settings& s) -> Made {
+         TtsaOptions options{.inner = s.inner, .outer = s.outer};
+         options.series = randomized(s);
+         return std::make_unique<Ttsa>(options);
+       }},
+      {"hoag", "inner problem and CG to shrinking tolerances, and an adaptive outer step", Family::warm,
+       hoag},
+      {"fsla", "FSLA: x, w and v in one step each, x along a STORM momentum", Family::stochastic, fsla},
+      {"single-loop-neumann", "one inner step, a new Neumann series, and FSLA's momentum", Family::stochastic,
+       [](const Settings& s) { return single_loop("neumann", s); }},
+      {"single-loop-cg", "one inner step, CG from zero, and FSLA's momentum", Family::stochastic,
+       [](const Settings& s) { return single_loop("cg", s); }},
       {"soba", "inner variable, linear system and x in one step together", Family::stochastic,
        [](const Settings& s) -> Made {
          return std::make_unique<Soba>(

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bilevel/algorithms/algorithm.h"
+#include "bilevel/algorithms/hoag.h"
 #include "bilevel/hypergradients/registry.h"
 
 namespace bilevel {
@@ -19,6 +20,13 @@ struct AlgorithmSettings {
   std::string method = "cg";             // of double-loop: any estimator
   double growth = 0;                     // of aid-increasing: T_k = ceil(growth (k+1)^(1/4)); 0 = T
   double linear_rate = 0;                // of series and of single-loop rules; 0 = the inner rate
+  double strong_convexity = 0;   // of stocbio: mu in the decay of its Hessian batches; 0 = all of one size
+  int64_t hessian_batch = 0;     // of stocbio: B of those batches; 0 = the run's inner batch
+  bool single_sample = true;     // of bsa and ttsa: one example a derivative, unless the run is on full sets
+  double momentum_decay = 0.9;   // of fsla and its kin: how much of the momentum the first step forgets
+  std::string v_at = "before";   // of fsla: v moves at the w before (line 7) or after (Eq. 10) the inner step
+  HoagTolerance tolerance = {};  // of hoag: how precisely it solves, along the run
+  bool adaptive_step = true;  // of hoag: its own step size; false = the outer optimiser's steps as they are
 };
 
 // What decides sensible defaults: whether w begins anew in every iteration, goes on where it was, or the rule

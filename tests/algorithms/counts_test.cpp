@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "tests/algorithms/known_optima.h"
@@ -62,6 +63,51 @@ TEST(AlgorithmCounts, double_loops) {
   EXPECT_EQ(cost_of("aid-increasing", 0).inner_gradient, 6);
   EXPECT_EQ(cost_of("aid-increasing", 1).inner_gradient, 8);
   EXPECT_EQ(cost_of("aid-increasing", 3).inner_gradient, 9);
+}
+
+TEST(AlgorithmCounts, stocbio_takes_a_product_for_each_of_its_batches) {
+  EXPECT_EQ(cost_of("stocbio", 0), (Cost{T, 1, K, 1}));
+  EXPECT_EQ(cost_of("stocbio", 3), (Cost{T, 1, K, 1}));
+}
+
+// As many products as were drawn, from 0 to K-1: the stream tells which.
+TEST(AlgorithmCounts, bsa_and_ttsa_take_a_random_number_of_products) {
+  Streams twin(1, 12, 12);
+  std::set<int64_t> seen;
+  for (int64_t iteration = 0; iteration < 12; ++iteration) {
+    const int64_t drawn = twin.random("series length").below(K);
+    seen.insert(drawn);
+    EXPECT_EQ(cost_of("bsa", iteration), (Cost{T, 1, drawn, 1})) << iteration;
+    EXPECT_EQ(cost_of("ttsa", iteration), (Cost{1, 1, drawn, 1})) << iteration;
+  }
+  EXPECT_EQ(seen, (std::set<int64_t>{0, 1, 2, 3}));
+}
+
+// The paper counts 1 inner gradient, 1 grad_w f, 1 Hessian product, 2 grad_x f and 2 cross products. Our
+// oracle gives both gradients of f in one pass, so the three of f are three passes: grad_w f on its own
+// sample, and grad_x f on another at the new point and at the old one. The first iteration has one more, the
+// first stochastic gradient.
+TEST(AlgorithmCounts, fsla_takes_what_the_paper_counts) {
+  EXPECT_EQ(cost_of("fsla", 0), (Cost{1, 4, 1, 2}));
+  EXPECT_EQ(cost_of("fsla", 1), (Cost{1, 3, 1, 2}));
+  EXPECT_EQ(cost_of("fsla", 5), (Cost{1, 3, 1, 2}));
+}
+
+TEST(AlgorithmCounts, single_loops_take_a_new_series_every_time) {
+  EXPECT_EQ(cost_of("single-loop-neumann", 0), (Cost{1, 4, K, 2}));
+  EXPECT_EQ(cost_of("single-loop-neumann", 2), (Cost{1, 3, K, 2}));
+  EXPECT_EQ(cost_of("single-loop-cg", 2), (Cost{1, 3, 3, 2}));  // three dimensions: done after three
+}
+
+// Its tolerances decide, but the limits hold: T steps and the look at the last one, and CG's own.
+TEST(AlgorithmCounts, hoag_stays_within_its_limits) {
+  EXPECT_EQ(cost_of("hoag", 0), (Cost{T + 1, 1, 3, 1}));
+  for (int64_t iteration = 1; iteration < 8; ++iteration) {
+    const Cost cost = cost_of("hoag", iteration);
+    EXPECT_LE(cost.inner_gradient, T + 1);
+    EXPECT_LE(cost.hessian, K + 1);
+    EXPECT_EQ(cost.outer_gradient, 1);
+  }
 }
 
 TEST(AlgorithmCounts, soba_takes_one_of_each) { EXPECT_EQ(cost_of("soba", 2), (Cost{1, 1, 1, 1})); }

@@ -1,0 +1,37 @@
+#include "bilevel/algorithms/fsla.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace bilevel {
+
+void FslaOptions::validate() const {
+  storm.validate("fsla");
+  if (linear_rate != 0) require_rate("fsla", "linear_rate", linear_rate);
+  if (v_at != "before" && v_at != "after") {
+    throw std::invalid_argument(fmt::format("fsla: v_at = '{}' must be before or after", v_at));
+  }
+  curvature.validate();
+}
+
+Fsla::Fsla(const FslaOptions& options) : StormLoop(options.storm, "fsla"), options_(options) {
+  options_.validate();
+  if (options_.linear_rate == 0) options_.linear_rate = options_.storm.inner_rate;
+}
+
+LinearResult Fsla::next_v(Oracle& oracle, const LinearPoint& at, Streams& streams) const {
+  Trajectory point;
+  point.final.w = options_.v_at == "before" ? at.before : at.after;
+  HypergradientRequest request{.x = at.x, .inner = point};
+  request.hessian = {streams.inner("hessian")};
+  CurvatureProducts products(oracle, request, options_.curvature);
+  const Tensor p = oracle.outer_gradients(point.final.w, at.x, streams.outer("linear")).w;
+
+  LinearResult result;
+  result.solution = descend(at.v, products(at.v, 0) - p, options_.linear_rate * at.factor);
+  result.status = Status::ok;
+  return result;
+}
+
+}  // namespace bilevel

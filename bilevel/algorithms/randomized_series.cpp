@@ -1,0 +1,48 @@
+#include "bilevel/algorithms/randomized_series.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+
+#include "bilevel/algorithms/algorithm.h"
+
+namespace bilevel {
+
+void RandomizedSeriesOptions::validate(std::string_view algorithm) const {
+  require_count(algorithm, "terms", terms, 1);
+  if (rate != 0) require_rate(algorithm, "linear_rate", rate);
+  curvature.validate();
+}
+
+int64_t sample_size(const RandomizedSeriesOptions& options, int64_t run_batch) {
+  return options.single_sample && run_batch > 0 ? 1 : run_batch;
+}
+
+Hypergradient randomized_series(Oracle& oracle, const Tensor& x, Trajectory& inner, Streams& streams,
+                                const RandomizedSeriesOptions& options) {
+  const double rate = options.rate > 0 ? options.rate : inner.options.rate;
+  const int64_t inner_size = sample_size(options, streams.options().inner_batch);
+  const int64_t outer_size = sample_size(options, streams.options().outer_batch);
+  const int64_t products = streams.random("series length").below(options.terms);  // k
+
+  HypergradientRequest request{.x = x, .inner = inner};
+  request.outer = streams.outer("loss", outer_size);
+  for (int64_t i = 0; i < products; ++i) request.hessian.push_back(streams.inner("hessian", inner_size));
+  request.cross = streams.inner("cross", inner_size);
+
+  return implicit_hypergradient(
+      oracle, request, options.curvature, [&](CurvatureProducts& hessian, const Tensor& p) {
+        Tensor summand = p;
+        for (int64_t i = 0; i < products; ++i) summand = at::sub(summand, hessian(summand, i), rate);
+        LinearResult result;
+        result.solution = summand * (static_cast<double>(options.terms) * rate);
+        result.iterations = result.products = products;
+        result.vectors_kept = 2;
+        const double growth = (summand.norm() / p.norm()).item<double>();  // 0 / 0 where p = 0
+        const bool finite = std::isfinite(summand.norm().item<double>());
+        result.status = !finite ? Status::not_finite : growth > 1 ? Status::diverged : Status::ok;
+        return result;
+      });
+}
+
+}  // namespace bilevel

@@ -1,0 +1,48 @@
+#include "bilevel/algorithms/single_loop.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace bilevel {
+
+void SingleLoopOptions::validate() const {
+  if (solver != "neumann" && solver != "cg") {
+    throw std::invalid_argument(fmt::format("single loop: solver = '{}' must be neumann or cg", solver));
+  }
+  storm.validate("single-loop-" + solver);
+  require_count("single-loop-" + solver, "terms", terms, 0);
+  if (linear_rate != 0) require_rate("single-loop-" + solver, "linear_rate", linear_rate);
+  curvature.validate();
+}
+
+SingleLoop::SingleLoop(const SingleLoopOptions& options)
+    : StormLoop(options.storm, "single-loop-" + options.solver),
+      options_(options),
+      name_("single-loop-" + options.solver) {
+  options_.validate();
+  if (options_.linear_rate == 0) options_.linear_rate = options_.storm.inner_rate;
+}
+
+LinearResult SingleLoop::next_v(Oracle& oracle, const LinearPoint& at, Streams& streams) const {
+  const bool series = options_.solver == "neumann";
+  Trajectory point;
+  point.final.w = at.after;
+  HypergradientRequest request{.x = at.x, .inner = point};
+  // CG needs one fixed matrix; the series is unbiased only with a new sample for every product.
+  const int64_t samples = series ? options_.terms : 1;
+  for (int64_t k = 0; k < samples; ++k) request.hessian.push_back(streams.inner("hessian"));
+  CurvatureProducts products(oracle, request, options_.curvature);
+  const Tensor p = oracle.outer_gradients(at.after, at.x, streams.outer("linear")).w;
+
+  if (series) {
+    return neumann_series([&](const Tensor& u, int64_t k) { return products(u, k); }, p,
+                          {.terms = options_.terms, .rate = options_.linear_rate});
+  }
+  KrylovSolveOptions cg;
+  cg.max_iterations = options_.terms;
+  cg.relative_tolerance = options_.relative_tolerance;
+  return conjugate_gradient(products.matrix(), p, cg);
+}
+
+}  // namespace bilevel

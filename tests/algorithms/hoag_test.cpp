@@ -1,0 +1,162 @@
+// HOAG: tolerances that are met and shrink, limits that are reported, and the step that adapts itself.
+#include "bilevel/algorithms/hoag.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/algorithms/known_optima.h"
+#include "tests/algorithms/sampled.h"
+#include "tests/messages.h"
+
+namespace bilevel::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+HoagOptions small() {
+  HoagOptions options;
+  options.inner.steps = 2000;
+  options.inner.rate = sampled_rate;
+  options.outer.rate = 1e-3;
+  return options;
+}
+
+TEST(Hoag, tolerances_fall_as_they_say) {
+  HoagTolerance tolerance{.first = 0.5, .factor = 0.8, .least = 1e-4};
+  EXPECT_DOUBLE_EQ(tolerance.at(0), 0.5);
+  EXPECT_DOUBLE_EQ(tolerance.at(3), 0.5 * 0.8 * 0.8 * 0.8);
+  EXPECT_DOUBLE_EQ(tolerance.at(1000), 1e-4);
+  tolerance.decay = "quadratic";
+  EXPECT_DOUBLE_EQ(tolerance.at(4), 0.5 / 25);
+  tolerance.decay = "cubic";
+  EXPECT_DOUBLE_EQ(tolerance.at(4), 0.5 / 125);
+}
+
+// Measured from outside, on dense derivatives; and the direction is the formula with its own v.
+TEST(Hoag, solves_both_problems_to_the_tolerance_of_the_iteration) {
+  HoagOptions options = small();
+  options.tolerance = {.first = 0.1, .factor = 0.5};
+  options.adaptive = false;
+  const Hoag hoag(options);
+  SampledRun run(hoag, StreamOptions{});
+  double last_steps = 0;
+  for (int k = 0; k < 12; ++k) {
+    const IterationSummary summary = run.step();
+    const double tolerance = 0.1 * std::pow(0.5, k);
+    const Dense at = run.at(run.state.inner.w, run.before.x);
+    EXPECT_LE(length(at.gradient), tolerance * (1 + 1e-9)) << k;
+    EXPECT_LE(length(at.hessian.mv(run.state.v) - at.p), tolerance * (1 + 1e-6) + 1e-12 * length(at.p)) << k;
+    EXPECT_NEAR(run.state.numbers.at("inner_gradient_norm"), length(at.gradient), 1e-9 * tolerance + 1e-12);
+    EXPECT_EQ(static_cast<double>(run.calls().inner_gradient.size()),
+              run.state.numbers.at("inner_steps") + 1);
+    EXPECT_LT(relative_error(summary.direction, at.direct - at.cross.mv(run.state.v)), 1e-12);
+    EXPECT_EQ(summary.status, Status::converged);
+    last_steps = run.state.numbers.at("inner_steps");
+  }
+  // A larger tolerance is cheaper: it is not solved to the last one from the start.
+  HoagOptions precise = options;
+  precise.tolerance.first = 0.1 * std::pow(0.5, 11);
+  const Hoag at_once(precise);
+  SampledRun other(at_once, StreamOptions{}), same(hoag, StreamOptions{});
+  other.step();
+  same.step();
+  EXPECT_GT(other.state.numbers.at("inner_steps"), 1.5 * same.state.numbers.at("inner_steps"));
+  EXPECT_GT(last_steps, 0);
+}
+
+TEST(Hoag, says_when_a_limit_was_hit) {
+  HoagOptions options = small();
+  options.inner.steps = 1;
+  options.tolerance.first = 1e-6;
+  const Hoag few_inner(options);
+  SampledRun run(few_inner, StreamOptions{});
+  EXPECT_EQ(run.step().status, Status::max_iterations);
+  EXPECT_GT(run.state.numbers.at("inner_gradient_norm"), 1e-6);
+  options = small();
+  options.linear_steps = 1;
+  options.tolerance.first = 1e-6;
+  const Hoag few_linear(options);
+  SampledRun linear(few_linear, StreamOptions{});
+  EXPECT_EQ(linear.step().status, Status::max_iterations);
+  EXPECT_GT(linear.state.numbers.at("residual"), 1e-6);
+}
+
+// f(x, w*(x)) in closed form along the accepted steps.
+TEST(Hoag, lengthens_a_short_step_and_takes_back_a_long_one) {
+  for (const double times : {1e-2, 300.0}) {
+    Known known = known_quadratic();
+    HoagOptions options = small();
+    options.inner.rate = known.inner_rate;
+    options.outer.rate = times * known.outer_rate;
+    options.tolerance.first = 1e-8;  // so that what it leaves open is small
+    const Hoag hoag(options);
+    Oracle oracle(*known.problem);
+    Streams streams(1, 12, 12);
+    AlgorithmState state = hoag.init(oracle, known.x, known.w);
+    const auto objective = [&](const Tensor& x) { return number(oracle.outer_loss(known.solution(x), x)); };
+    double best = objective(known.x);
+    int64_t longer = 0, back = 0;
+    for (int k = 0; k < 200; ++k) {
+      const AlgorithmState before = state;
+      hoag.step(oracle, state, streams);
+      const double ratio = state.numbers.at("step_factor") / before.numbers.at("step_factor");
+      if (state.numbers.at("rejections") > before.numbers.at("rejections")) {
+        ++back;
+        EXPECT_DOUBLE_EQ(ratio, 0.5);
+        EXPECT_TRUE(state.x.equal(before.memory.at("x")));
+        EXPECT_GT(objective(before.x), best);
+        continue;
+      }
+      EXPECT_TRUE(ratio == 1 || std::abs(ratio - 1.05) < 1e-12) << ratio;
+      if (ratio > 1) ++longer;
+      // What is gone on from is no worse than before, but for what the tolerance leaves open.
+      const double now = objective(before.x);
+      EXPECT_LT(now, best + 1e-6);
+      best = std::min(best, now);
+    }
+    EXPECT_GT(longer, 20) << times;
+    EXPECT_EQ(back > 5, times > 1) << times << ": " << back;
+    // Both end within a factor of the step that the curvature asks for.
+    const double length_of_step = times * state.numbers.at("step_factor");
+    EXPECT_GT(length_of_step, times < 1 ? 1.0 : 0.2);
+    EXPECT_LT(length_of_step, 60);
+    EXPECT_LT(known.gradient_norm(state.x), 0.05 * known.gradient_norm(known.x));
+  }
+}
+
+// A step so long that the inner problem there cannot be iterated is taken back, too; the first x has nothing
+// to go back to.
+TEST(Hoag, comes_back_from_where_the_inner_problem_is_not_finite) {
+  const Known known = known_ridge();
+  HoagOptions options = small();
+  options.inner.rate = known.inner_rate;
+  options.outer.rate = 1000 * known.outer_rate;
+  const SolveSummary summary = solve_from(known, Hoag(options), {.iterations = 300, .records = 1});
+  EXPECT_EQ(summary.reason, StopReason::iterations) << summary.message;
+  EXPECT_LT(known.gradient_norm(summary.state.x), 1e-3 * known.gradient_norm(known.x));
+  EXPECT_GT(summary.state.numbers.at("rejections"), 3);
+  options.inner.rate = 1e200;
+  EXPECT_EQ(solve_from(known, Hoag(options), {.iterations = 3}).reason, StopReason::not_finite);
+}
+
+TEST(Hoag, misuse_names_the_option_and_the_bound) {
+  const auto of = [](auto change) {
+    return message([&] {
+      HoagOptions options = small();
+      change(options);
+      Hoag{options};
+    });
+  };
+  EXPECT_THAT(of([](HoagOptions& o) { o.tolerance.decay = "linear"; }),
+              AllOf(HasSubstr("'linear'"), HasSubstr("exponential, quadratic or cubic")));
+  EXPECT_THAT(of([](HoagOptions& o) { o.tolerance.factor = 1; }), HasSubstr("factor = 1"));
+  EXPECT_THAT(of([](HoagOptions& o) { o.tolerance.first = 0; }), HasSubstr("first tolerance = 0"));
+  EXPECT_THAT(of([](HoagOptions& o) { o.increase = 0.9; }), HasSubstr("increase = 0.9"));
+  EXPECT_THAT(of([](HoagOptions& o) { o.decrease = 1; }), HasSubstr("decrease = 1"));
+  EXPECT_THAT(of([](HoagOptions& o) { o.linear_steps = 0; }), HasSubstr("linear_steps = 0"));
+}
+
+}  // namespace
+}  // namespace bilevel::test
