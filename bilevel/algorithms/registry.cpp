@@ -36,9 +36,9 @@ Made aid_increasing(const Settings& s) {
   return std::make_unique<DoubleLoop>(options, make_estimator("cg", s.hypergradient));
 }
 
-// The rate of a rule's own linear system, by either of its two names.
+// The rate of a rule's own series; the estimators' setting goes first, as in double loops.
 double series_rate(const Settings& s) {
-  return s.linear_rate > 0 ? s.linear_rate : s.hypergradient.series_rate;
+  return s.hypergradient.series_rate > 0 ? s.hypergradient.series_rate : s.linear_rate;
 }
 
 Made stocbio(const Settings& s) {

@@ -33,14 +33,15 @@ Asked asked_of(const std::string& name, const std::string& problem) {
   if (name == "soba") return {.iterations = 20000, .outer_rate = 0.05};
   // The variance of one random summand of b grows like b, so b and the step must be small: and then slow.
   if (name == "bsa") return {.iterations = 3000, .part = 1e-2, .outer_rate = 0.3, .terms = 5};
-  // Its steps fall like k^(-3/5): 5000 of them add up to 73 of the first, and the slowest direction of the
-  // quadratic, at 1/60 of the curvature of the fastest, has gone e^-6 of its way at the best of rates.
+  // Its steps fall like k^(-3/5): 5000 of them add up to 73 of the first. In the quadratic's slowest
+  // direction, at 1/97 of the largest curvature, that is exp(-73 * 5 / 97) = 0.02 at five times the usual
+  // rate, which the falling steps allow there but not on ridge.
   if (name == "ttsa") {
     return problem == "ridge" ? Asked{.iterations = 5000, .terms = 5}
                               : Asked{.iterations = 5000, .part = 5e-2, .outer_rate = 5, .terms = 5};
   }
-  // Steps that fall like 1/sqrt(k) keep the ratio of x's to w's, so that ridge, whose w*(x) is steep, needs a
-  // small one, and the quadratic's slowest direction is not done in 141 first steps.
+  // Steps that fall like 1/sqrt(k) add up to 141 of the first in 5000, too few for the quadratic's slowest
+  // direction; and x's keep their ratio to w's, so that ridge, whose w*(x) is steep, needs smaller ones.
   if (name == "fsla") {
     return problem == "ridge" ? Asked{.iterations = 5000, .part = 1e-3, .outer_rate = 0.3}
                               : Asked{.iterations = 5000, .part = 5e-2};
