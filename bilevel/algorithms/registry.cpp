@@ -5,8 +5,16 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/algorithms/amigo.h"
+#include "bilevel/algorithms/bome.h"
 #include "bilevel/algorithms/double_loop.h"
+#include "bilevel/algorithms/f2sa.h"
+#include "bilevel/algorithms/ma_soba.h"
+#include "bilevel/algorithms/mrbo.h"
+#include "bilevel/algorithms/saba.h"
 #include "bilevel/algorithms/soba.h"
+#include "bilevel/algorithms/sustain.h"
+#include "bilevel/algorithms/vrbo.h"
 
 namespace bilevel {
 namespace {
@@ -29,6 +37,64 @@ Made aid_increasing(const Settings& s) {
   DoubleLoopOptions options{.name = "aid-increasing", .inner = s.inner, .outer = s.outer};
   options.growth = s.growth > 0 ? s.growth : static_cast<double>(s.inner.steps);
   return std::make_unique<DoubleLoop>(options, make_estimator("cg", s.hypergradient));
+}
+
+double series_rate(const Settings& s) {
+  return s.hypergradient.series_rate > 0 ? s.hypergradient.series_rate : s.linear_rate;
+}
+
+RecursiveMomentumOptions momentum(const Settings& s) {
+  return {.inner_rate = s.inner.rate,
+          .series_rate = series_rate(s),
+          .averaging = s.averaging,
+          .outer = s.outer,
+          .curvature = s.hypergradient.curvature};
+}
+
+Made saba(const Settings& s) {
+  return std::make_unique<Saba>(
+      SabaOptions{.inner_rate = s.inner.rate, .linear_rate = s.linear_rate, .outer = s.outer});
+}
+
+Made ma_soba(const Settings& s) {
+  return std::make_unique<MaSoba>(MaSobaOptions{
+      .inner_rate = s.inner.rate, .linear_rate = s.linear_rate, .averaging = s.averaging, .outer = s.outer});
+}
+
+Made amigo(const Settings& s) {
+  return std::make_unique<Amigo>(AmigoOptions{.inner_steps = s.inner.steps,
+                                              .linear_steps = s.hypergradient.terms,
+                                              .inner_rate = s.inner.rate,
+                                              .linear_rate = series_rate(s),
+                                              .outer = s.outer,
+                                              .curvature = s.hypergradient.curvature});
+}
+
+Made vrbo(const Settings& s) {
+  return std::make_unique<Vrbo>(VrboOptions{.inner_steps = s.inner.steps,
+                                            .period = s.period,
+                                            .large_batch = s.large_batch,
+                                            .terms = s.hypergradient.terms,
+                                            .inner_rate = s.inner.rate,
+                                            .series_rate = series_rate(s),
+                                            .outer = s.outer,
+                                            .curvature = s.hypergradient.curvature});
+}
+
+Made f2sa(const Settings& s) {
+  return std::make_unique<F2sa>(F2saOptions{.inner_steps = s.inner.steps,
+                                            .inner_rate = s.inner.rate,
+                                            .penalty = s.penalty,
+                                            .growth = s.penalty_growth,
+                                            .outer = s.outer});
+}
+
+Made bome(const Settings& s) {
+  return std::make_unique<Bome>(BomeOptions{.inner_steps = s.inner.steps,
+                                            .inner_rate = s.inner.rate,
+                                            .joint_rate = s.joint_rate,
+                                            .barrier = s.barrier,
+                                            .outer = s.outer});
 }
 
 }  // namespace
@@ -55,6 +121,21 @@ const std::vector<AlgorithmRow>& algorithm_rows() {
          return std::make_unique<Soba>(
              SobaOptions{.inner_rate = s.inner.rate, .linear_rate = s.linear_rate, .outer = s.outer});
        }},
+      {"saba", "SOBA with SAGA's memory of every block of the sets", saba},
+      {"ma-soba", "SOBA with x along a moving average", ma_soba},
+      {"amigo", "T steps and K of the linear system, both stochastic and warm-started", amigo},
+      {"sustain", "recursive momentum on w and x, one drawn summand of a Neumann series",
+       [](const Settings& s) -> Made {
+         return std::make_unique<Sustain>(
+             SustainOptions{.terms = s.hypergradient.terms, .momentum = momentum(s)});
+       }},
+      {"mrbo", "recursive momentum on w and x, a Neumann series",
+       [](const Settings& s) -> Made {
+         return std::make_unique<Mrbo>(MrboOptions{.terms = s.hypergradient.terms, .momentum = momentum(s)});
+       }},
+      {"vrbo", "SPIDER on w and x with periodic large batches, a Neumann series", vrbo},
+      {"f2sa", "a penalty that grows in place of second derivatives", f2sa},
+      {"bome", "descent on f that lowers the inner gap, without second derivatives", bome},
   };
   return rows;
 }

@@ -19,6 +19,16 @@ struct AlgorithmSettings {
   std::string method = "cg";             // of double-loop: any estimator
   double growth = 0;                     // of aid-increasing: T_k = ceil(growth (k+1)^(1/4)); 0 = T
   double linear_rate = 0;                // of series and of single-loop rules; 0 = the inner rate
+  // amigo, vrbo, f2sa and bome take inner.steps and inner.rate, for plain gradient steps.
+  // The newest sample's part in the averaged direction of ma-soba, sustain and mrbo, in (0, 1]; 1 averages
+  // nothing, 0.1 about ten samples.
+  double averaging = 0.1;
+  int64_t period = 10;              // of vrbo: iterations from one large batch to the next
+  int64_t large_batch = 0;          // of vrbo: examples; 0 = the full sets
+  double penalty = 10;              // of f2sa: lambda of the first iteration; its bias is of order 1 / lambda
+  double penalty_growth = 1.0 / 7;  // of f2sa: lambda_k = penalty (k+1)^growth; the paper's for noisy levels
+  double joint_rate = 0;            // of bome: w's rate beside x's; 0 = the outer rate, as in the paper
+  double barrier = 0.5;             // of bome: its eta, the paper's
 };
 
 struct AlgorithmRow {
