@@ -10,6 +10,7 @@
 
 #include "bilevel/algorithms/sampled_hypergradient.h"
 #include "bilevel/algorithms/soba.h"
+#include "tests/algorithms/direct_term.h"
 #include "tests/algorithms/known_optima.h"
 #include "tests/messages.h"
 
@@ -27,6 +28,7 @@ bool same(const Batch& a, const Batch& b) {
 // Ridge with rates that minibatches of four allow, from a w where no derivative is zero.
 struct Noisy {
   Known known = known_ridge();
+  WithDirectTerm problem{*known.problem};
   AlgorithmSettings settings = settings_for(known);
   StreamOptions batches{.inner_batch = 4, .outer_batch = 4};
   Tensor w = random_vector(3, 8);
@@ -68,7 +70,7 @@ TEST(Saba, gets_all_the_way_with_a_constant_rate_where_soba_stalls) {
 TEST(Saba, visits_every_block_first_and_then_one_by_its_weight) {
   Noisy noisy;
   noisy.settings.outer.rate *= 0.1;  // only the batches are looked at
-  CountingProblem counted(*noisy.known.problem);
+  CountingProblem counted(noisy.problem);
   const auto algorithm = make_algorithm("saba", noisy.settings);
   Oracle oracle(counted);
   Streams streams(4, 12, 12, {.inner_batch = 5, .outer_batch = 4});
@@ -109,7 +111,7 @@ TEST(Saba, visits_every_block_first_and_then_one_by_its_weight) {
 
 TEST(Saba, steps_along_saga_estimates) {
   const Noisy noisy;
-  CountingProblem counted(*noisy.known.problem);
+  CountingProblem counted(noisy.problem);
   const auto algorithm = make_algorithm("saba", noisy.settings);
   Oracle oracle(counted);
   Streams streams(4, 12, 12, {.inner_batch = 5, .outer_batch = 5});
@@ -124,7 +126,7 @@ TEST(Saba, steps_along_saga_estimates) {
   };
   std::vector<Seen> inner(3), outer(3);
   const auto look = [&](int64_t b) {
-    const Dense d = dense_at(*noisy.known.problem, state.inner.w, state.x, block(b), block(b));
+    const Dense d = dense_at(noisy.problem, state.inner.w, state.x, block(b), block(b));
     return Seen{d.gradient, d.hessian.mv(state.v), d.cross.mv(state.v), d.p, d.direct};
   };
   for (int64_t k = 0; k < 12; ++k) {
@@ -136,21 +138,25 @@ TEST(Saba, steps_along_saga_estimates) {
     for (int64_t b = 0; b < 3; ++b) now.push_back(look(b));
     counted.forget();
     const IterationSummary summary = algorithm->step(oracle, state, streams);
-    Tensor x_direction, w_direction;
+    Tensor w_direction, v_direction, x_direction;
     if (k == 0) {
       inner = outer = now;
       w_direction = mean(inner, &Seen::g);
+      v_direction = mean(inner, &Seen::hv) - mean(outer, &Seen::p);
       x_direction = mean(outer, &Seen::direct) - mean(inner, &Seen::cv);
     } else {
       const auto i = static_cast<size_t>(counted.calls().inner_gradient[0].index[0].item<int64_t>() / 5);
       const auto j = static_cast<size_t>(counted.calls().outer_gradient[0].index[0].item<int64_t>() / 5);
       w_direction = now[i].g - inner[i].g + mean(inner, &Seen::g);
+      v_direction =
+          now[i].hv - inner[i].hv + mean(inner, &Seen::hv) - (now[j].p - outer[j].p + mean(outer, &Seen::p));
       x_direction = now[j].direct - outer[j].direct + mean(outer, &Seen::direct) -
                     (now[i].cv - inner[i].cv + mean(inner, &Seen::cv));
       inner[i] = now[i];
       outer[j] = now[j];
     }
     EXPECT_LT(relative_error(before.inner.w - state.inner.w, noisy.settings.inner.rate * w_direction), 1e-10);
+    EXPECT_LT(relative_error(before.v - state.v, noisy.settings.inner.rate * v_direction), 1e-10);
     EXPECT_LT(length(summary.direction - x_direction), 1e-10);
   }
 }
@@ -166,7 +172,7 @@ TEST(MaSoba, is_soba_with_averaging_one_and_its_moving_average_otherwise) {
 
   noisy.settings.averaging = 0.25;
   const auto algorithm = make_algorithm("ma-soba", noisy.settings);
-  Oracle oracle(*noisy.known.problem);
+  Oracle oracle(noisy.problem);
   Streams streams(1, 12, 12, noisy.batches), again(1, 12, 12, noisy.batches);
   AlgorithmState state = algorithm->init(oracle, noisy.known.x, noisy.w);
   Tensor average;
@@ -203,7 +209,7 @@ void expect_recursion(const std::string& rule, double averaging, double exponent
   Noisy noisy;
   noisy.settings.averaging = averaging;
   if (exponent > 0) noisy.settings.outer.schedule = {.kind = ScheduleKind::power, .exponent = exponent};
-  const Problem& problem = *noisy.known.problem;
+  const Problem& problem = noisy.problem;
   const double rate = noisy.settings.inner.rate;
   const int64_t terms = noisy.settings.hypergradient.terms;
   const auto algorithm = make_algorithm(rule, noisy.settings);
@@ -252,7 +258,7 @@ TEST_P(RecursiveRules, let_rates_and_weight_fall_with_the_schedule) {
 // Seen from the problem: the second half of every kind of call repeats the batches of the first half.
 TEST_P(RecursiveRules, read_the_same_batches_at_both_points) {
   const Noisy noisy;
-  CountingProblem counted(*noisy.known.problem);
+  CountingProblem counted(noisy.problem);
   const auto algorithm = make_algorithm(GetParam(), noisy.settings);
   Oracle oracle(counted);
   Streams streams(6, 12, 12, noisy.batches);
@@ -279,7 +285,7 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, RecursiveRules, ::testing::Values("mrbo", "
 
 TEST(Sustain, has_the_neumann_series_as_its_mean) {
   const Noisy noisy;
-  const Problem& problem = *noisy.known.problem;
+  const Problem& problem = noisy.problem;
   const auto algorithm = make_algorithm("sustain", noisy.settings);
   std::map<int64_t, Tensor> by_length;
   for (uint64_t seed = 0; by_length.size() < 3; ++seed) {
@@ -300,7 +306,7 @@ TEST(Sustain, has_the_neumann_series_as_its_mean) {
 // On full sets the corrections telescope: the direction is the series at the point where x stands.
 TEST(Vrbo, corrects_its_estimates_along_the_way) {
   const Noisy noisy;
-  const Problem& problem = *noisy.known.problem;
+  const Problem& problem = noisy.problem;
   const auto algorithm = make_algorithm("vrbo", noisy.settings);
   Oracle oracle(problem);
   Streams streams(1, 12, 12);
@@ -322,7 +328,7 @@ TEST(Vrbo, takes_the_large_batch_every_period_and_pairs_of_small_ones_between) {
   noisy.settings.period = 3;
   for (const int64_t large : {0, 8}) {
     noisy.settings.large_batch = large;
-    CountingProblem counted(*noisy.known.problem);
+    CountingProblem counted(noisy.problem);
     const auto algorithm = make_algorithm("vrbo", noisy.settings);
     Oracle oracle(counted);
     Streams streams(6, 12, 12, noisy.batches);
@@ -370,7 +376,7 @@ TEST(Amigo, is_aid_with_a_fixed_point_on_full_sets) {
 
 TEST(Amigo, draws_a_batch_for_every_step_of_both_loops) {
   const Noisy noisy;
-  CountingProblem counted(*noisy.known.problem);
+  CountingProblem counted(noisy.problem);
   const auto algorithm = make_algorithm("amigo", noisy.settings);
   Oracle oracle(counted);
   Streams streams(6, 12, 12, noisy.batches);
