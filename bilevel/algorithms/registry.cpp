@@ -5,13 +5,21 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/algorithms/amigo.h"
+#include "bilevel/algorithms/bome.h"
 #include "bilevel/algorithms/bsa.h"
 #include "bilevel/algorithms/double_loop.h"
+#include "bilevel/algorithms/f2sa.h"
 #include "bilevel/algorithms/fsla.h"
+#include "bilevel/algorithms/ma_soba.h"
+#include "bilevel/algorithms/mrbo.h"
+#include "bilevel/algorithms/saba.h"
 #include "bilevel/algorithms/single_loop.h"
 #include "bilevel/algorithms/soba.h"
 #include "bilevel/algorithms/stocbio.h"
+#include "bilevel/algorithms/sustain.h"
 #include "bilevel/algorithms/ttsa.h"
+#include "bilevel/algorithms/vrbo.h"
 
 namespace bilevel {
 namespace {
@@ -88,6 +96,60 @@ Made single_loop(const std::string& solver, const Settings& s) {
   return std::make_unique<SingleLoop>(options);
 }
 
+RecursiveMomentumOptions momentum(const Settings& s) {
+  return {.inner_rate = s.inner.rate,
+          .series_rate = series_rate(s),
+          .averaging = s.averaging,
+          .outer = s.outer,
+          .curvature = s.hypergradient.curvature};
+}
+
+Made saba(const Settings& s) {
+  return std::make_unique<Saba>(
+      SabaOptions{.inner_rate = s.inner.rate, .linear_rate = s.linear_rate, .outer = s.outer});
+}
+
+Made ma_soba(const Settings& s) {
+  return std::make_unique<MaSoba>(MaSobaOptions{
+      .inner_rate = s.inner.rate, .linear_rate = s.linear_rate, .averaging = s.averaging, .outer = s.outer});
+}
+
+Made amigo(const Settings& s) {
+  return std::make_unique<Amigo>(AmigoOptions{.inner_steps = s.inner.steps,
+                                              .linear_steps = s.hypergradient.terms,
+                                              .inner_rate = s.inner.rate,
+                                              .linear_rate = series_rate(s),
+                                              .outer = s.outer,
+                                              .curvature = s.hypergradient.curvature});
+}
+
+Made vrbo(const Settings& s) {
+  return std::make_unique<Vrbo>(VrboOptions{.inner_steps = s.inner.steps,
+                                            .period = s.period,
+                                            .large_batch = s.large_batch,
+                                            .terms = s.hypergradient.terms,
+                                            .inner_rate = s.inner.rate,
+                                            .series_rate = series_rate(s),
+                                            .outer = s.outer,
+                                            .curvature = s.hypergradient.curvature});
+}
+
+Made f2sa(const Settings& s) {
+  return std::make_unique<F2sa>(F2saOptions{.inner_steps = s.inner.steps,
+                                            .inner_rate = s.inner.rate,
+                                            .penalty = s.penalty,
+                                            .growth = s.penalty_growth,
+                                            .outer = s.outer});
+}
+
+Made bome(const Settings& s) {
+  return std::make_unique<Bome>(BomeOptions{.inner_steps = s.inner.steps,
+                                            .inner_rate = s.inner.rate,
+                                            .joint_rate = s.joint_rate,
+                                            .barrier = s.barrier,
+                                            .outer = s.outer});
+}
+
 }  // namespace
 
 const std::vector<AlgorithmRow>& algorithm_rows() {
@@ -133,6 +195,23 @@ const std::vector<AlgorithmRow>& algorithm_rows() {
          return std::make_unique<Soba>(
              SobaOptions{.inner_rate = s.inner.rate, .linear_rate = s.linear_rate, .outer = s.outer});
        }},
+      {"saba", "SOBA with SAGA's memory of every block of the sets", Family::stochastic, saba},
+      {"ma-soba", "SOBA with x along a moving average", Family::stochastic, ma_soba},
+      {"amigo", "T steps and K of the linear system, both stochastic and warm-started", Family::stochastic,
+       amigo},
+      {"sustain", "recursive momentum on w and x, one drawn summand of a Neumann series", Family::stochastic,
+       [](const Settings& s) -> Made {
+         return std::make_unique<Sustain>(
+             SustainOptions{.terms = s.hypergradient.terms, .momentum = momentum(s)});
+       }},
+      {"mrbo", "recursive momentum on w and x, a Neumann series", Family::stochastic,
+       [](const Settings& s) -> Made {
+         return std::make_unique<Mrbo>(MrboOptions{.terms = s.hypergradient.terms, .momentum = momentum(s)});
+       }},
+      {"vrbo", "SPIDER on w and x with periodic large batches, a Neumann series", Family::stochastic, vrbo},
+      {"f2sa", "a penalty that grows in place of second derivatives", Family::stochastic, f2sa},
+      {"bome", "descent on f that lowers the inner gap, without second derivatives", Family::stochastic,
+       bome},
   };
   return rows;
 }

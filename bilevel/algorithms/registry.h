@@ -27,6 +27,16 @@ struct AlgorithmSettings {
   std::string v_at = "before";   // of fsla: v moves at the w before (line 7) or after (Eq. 10) the inner step
   HoagTolerance tolerance = {};  // of hoag: how precisely it solves, along the run
   bool adaptive_step = true;  // of hoag: its own step size; false = the outer optimiser's steps as they are
+  // amigo, vrbo, f2sa and bome take inner.steps and inner.rate, for plain gradient steps.
+  // The newest sample's part in the averaged direction of ma-soba, sustain and mrbo, in (0, 1]; 1 averages
+  // nothing, 0.1 about ten samples.
+  double averaging = 0.1;
+  int64_t period = 10;              // of vrbo: iterations from one large batch to the next
+  int64_t large_batch = 0;          // of vrbo: examples; 0 = the full sets
+  double penalty = 10;              // of f2sa: lambda of the first iteration; its bias is of order 1 / lambda
+  double penalty_growth = 1.0 / 7;  // of f2sa: lambda_k = penalty (k+1)^growth; the paper's for noisy levels
+  double joint_rate = 0;            // of bome: w's rate beside x's; 0 = the outer rate, as in the paper
+  double barrier = 0.5;             // of bome: its eta, the paper's
 };
 
 // What decides sensible defaults: whether w begins anew in every iteration, goes on where it was, or the rule

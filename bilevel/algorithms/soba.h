@@ -17,6 +17,14 @@ struct SobaOptions {
   void validate() const;
 };
 
+// The three directions at one point, of one inner and one outer sample.
+struct SobaDirections {
+  Tensor w, v, x;
+  Tensor outer_loss;
+};
+SobaDirections soba_directions(Oracle& oracle, const AlgorithmState& state, const Batch& inner,
+                               const Batch& outer);
+
 class Soba : public Algorithm {
  public:
   explicit Soba(const SobaOptions& options);

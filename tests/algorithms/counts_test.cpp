@@ -112,5 +112,27 @@ TEST(AlgorithmCounts, hoag_stays_within_its_limits) {
 
 TEST(AlgorithmCounts, soba_takes_one_of_each) { EXPECT_EQ(cost_of("soba", 2), (Cost{1, 1, 1, 1})); }
 
+TEST(AlgorithmCounts, of_the_newer_rules) {
+  EXPECT_EQ(cost_of("saba", 0), (Cost{1, 1, 1, 1}));  // one block each; more in variance_reduction_test.cpp
+  EXPECT_EQ(cost_of("saba", 2), (Cost{1, 1, 1, 1}));
+  EXPECT_EQ(cost_of("ma-soba", 2), (Cost{1, 1, 1, 1}));
+  EXPECT_EQ(cost_of("amigo", 0), (Cost{T, 1, K, 1}));
+  EXPECT_EQ(cost_of("amigo", 1), (Cost{T, 1, K, 1}));
+  // The old point is evaluated on the new sample, from the second iteration on.
+  EXPECT_EQ(cost_of("mrbo", 0), (Cost{1, 1, K, 1}));
+  EXPECT_EQ(cost_of("mrbo", 1), (Cost{2, 2, 2 * K, 2}));
+  Streams streams(1, 12, 12);
+  EXPECT_EQ(cost_of("sustain", 0), (Cost{1, 1, streams.random("length").below(K), 1}));
+  for (int64_t k = 1; k < 6; ++k) {
+    EXPECT_EQ(cost_of("sustain", k), (Cost{2, 2, 2 * streams.random("length").below(K), 2}));
+  }
+  // Nothing but the large batch; T steps and T + 1 corrections; T steps and the large batch, period 10.
+  EXPECT_EQ(cost_of("vrbo", 0), (Cost{1, 1, K, 1}));
+  EXPECT_EQ(cost_of("vrbo", 1), (Cost{2 * (T + 1), 2 * (T + 1), 2 * (T + 1) * K, 2 * (T + 1)}));
+  EXPECT_EQ(cost_of("vrbo", 10), (Cost{2 * T + 1, 1, K, 1}));
+  EXPECT_EQ(cost_of("f2sa", 1), (Cost{2 * T + 2, T + 1, 0, 0}));
+  EXPECT_EQ(cost_of("bome", 1), (Cost{T + 3, 1, 0, 0}));
+}
+
 }  // namespace
 }  // namespace bilevel::test

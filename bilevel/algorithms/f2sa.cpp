@@ -1,0 +1,50 @@
+#include "bilevel/algorithms/f2sa.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+
+namespace bilevel {
+
+void F2saOptions::validate() const {
+  require_count("f2sa", "inner_steps", inner_steps, 1);
+  require_rate("f2sa", "inner_rate", inner_rate);
+  require_rate("f2sa", "penalty", penalty);
+  if (!(growth >= 0) || !std::isfinite(growth)) {
+    throw std::invalid_argument(fmt::format("f2sa: growth = {} must be finite and at least 0", growth));
+  }
+}
+
+F2sa::F2sa(const F2saOptions& options) : Algorithm(options.outer), options_(options) { options_.validate(); }
+
+double F2sa::penalty(int64_t iteration) const {
+  return options_.penalty * std::pow(static_cast<double>(iteration) + 1, options_.growth);
+}
+
+void F2sa::begin(AlgorithmState& state) const { state.memory["z"] = state.inner.w; }
+
+IterationSummary F2sa::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
+  const double lambda = penalty(state.iteration);
+  const double rate = options_.inner_rate / (1 + lambda);
+  Tensor& w = state.inner.w;
+  Tensor& z = state.memory.at("z");
+  for (int64_t t = 0; t < options_.inner_steps; ++t) {
+    const Batch batch = streams.inner("steps");
+    const Tensor of_g = oracle.inner_gradient(w, state.x, batch);
+    const Tensor of_f = oracle.outer_gradients(w, state.x, streams.outer("steps")).w;
+    z = descend(z, oracle.inner_gradient(z, state.x, batch), options_.inner_rate);
+    w = descend(w, at::add(of_f, of_g, lambda), rate);
+    ++state.inner.step;
+  }
+  const OuterGradients outer_at = oracle.outer_gradients(w, state.x, streams.outer("loss"));
+  const Batch batch = streams.inner("value");
+  const Tensor value =
+      oracle.inner_gradient_in_outer(w, state.x, batch) - oracle.inner_gradient_in_outer(z, state.x, batch);
+  const Tensor direction = at::add(outer_at.x, value, lambda);
+  state.x = outer().step(state.x, direction, state.outer);
+  return {.direction = direction, .outer_loss = outer_at.loss, .status = Status::ok};
+}
+
+}  // namespace bilevel

@@ -1,0 +1,36 @@
+#include "bilevel/algorithms/ma_soba.h"
+
+#include <ATen/ATen.h>
+
+#include "bilevel/algorithms/recursive_momentum.h"
+#include "bilevel/algorithms/soba.h"
+
+namespace bilevel {
+
+void MaSobaOptions::validate() const {
+  require_rate("ma-soba", "inner_rate", inner_rate);
+  if (linear_rate != 0) require_rate("ma-soba", "linear_rate", linear_rate);
+  require_averaging("ma-soba", averaging);
+}
+
+MaSoba::MaSoba(const MaSobaOptions& options) : Algorithm(options.outer), options_(options) {
+  options_.validate();
+  if (options_.linear_rate == 0) options_.linear_rate = options_.inner_rate;
+}
+
+void MaSoba::begin(AlgorithmState& state) const { state.v = at::zeros_like(state.inner.w); }
+
+IterationSummary MaSoba::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
+  const Batch inner = streams.inner("sample"), outer_batch = streams.outer("sample");
+  const SobaDirections along = soba_directions(oracle, state, inner, outer_batch);
+  Tensor& average = state.memory["average"];
+  average =
+      average.defined() ? at::add((1 - options_.averaging) * average, along.x, options_.averaging) : along.x;
+  state.inner.w = descend(state.inner.w, along.w, options_.inner_rate);
+  ++state.inner.step;
+  state.v = descend(state.v, along.v, options_.linear_rate);
+  state.x = outer().step(state.x, average, state.outer);
+  return {.direction = average, .outer_loss = along.outer_loss, .status = Status::ok};
+}
+
+}  // namespace bilevel

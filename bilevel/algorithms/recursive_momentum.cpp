@@ -1,0 +1,63 @@
+#include "bilevel/algorithms/recursive_momentum.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace bilevel {
+
+void require_averaging(std::string_view algorithm, double value) {
+  if (value > 0 && value <= 1) return;
+  throw std::invalid_argument(
+      fmt::format("{}: averaging = {} must be above 0 and at most 1", algorithm, value));
+}
+
+void RecursiveMomentumOptions::validate(std::string_view algorithm) const {
+  require_rate(algorithm, "inner_rate", inner_rate);
+  if (series_rate != 0) require_rate(algorithm, "series_rate", series_rate);
+  require_averaging(algorithm, averaging);
+  curvature.validate();
+}
+
+Tensor recursive_momentum(const Tensor& newest, const Tensor& at_previous, const Tensor& momentum,
+                          double weight) {
+  return at::add(newest, momentum - at_previous, 1 - weight);
+}
+
+RecursiveMomentum::RecursiveMomentum(std::string_view name, const RecursiveMomentumOptions& options)
+    : Algorithm(options.outer), options_(options) {
+  options_.validate(name);
+  if (options_.series_rate == 0) options_.series_rate = options_.inner_rate;
+}
+
+IterationSummary RecursiveMomentum::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
+  const Batch batch = streams.inner("steps");
+  const HypergradientSample sample = draw(streams);
+  const ImplicitSolve solve = solver(sample);
+  const Hypergradient now =
+      hypergradient_on(oracle, state.inner.w, state.x, sample, options_.curvature, solve);
+  Tensor along_w = oracle.inner_gradient(state.inner.w, state.x, batch);
+  Tensor along_x = now.value;
+  const Schedule& schedule = options_.outer.schedule;
+  if (state.iteration > 0) {
+    const Tensor& w = state.memory.at("previous/w");
+    const Tensor& x = state.memory.at("previous/x");
+    const double fall = schedule.factor(state.iteration - 1);
+    const double weight = options_.averaging * fall * fall;
+    along_w = recursive_momentum(along_w, oracle.inner_gradient(w, x, batch), state.memory.at("momentum/w"),
+                                 weight);
+    const Hypergradient before = hypergradient_on(oracle, w, x, sample, options_.curvature, solve);
+    along_x = recursive_momentum(along_x, before.value, state.memory.at("momentum/x"), weight);
+  }
+  state.memory["previous/w"] = state.inner.w;
+  state.memory["previous/x"] = state.x;
+  state.memory["momentum/w"] = along_w;
+  state.memory["momentum/x"] = along_x;
+  state.inner.w = descend(state.inner.w, along_w, options_.inner_rate * schedule.factor(state.iteration));
+  ++state.inner.step;
+  state.x = outer().step(state.x, along_x, state.outer);
+  return {.direction = along_x, .outer_loss = now.outer_loss, .status = now.status};
+}
+
+}  // namespace bilevel
