@@ -96,6 +96,7 @@ CleaningSets make_named_cleaning_sets(const NamedCleaningOptions& options) {
   CleaningSets sets;
   sets.class_names = all.classes;
   sets.classes = static_cast<int64_t>(all.classes.size());
+  for (int64_t k = 0; k < sets.classes; ++k) sets.label_values.push_back(k);
   sets.bias = options.bias;
   sets.image = {28, 28};
   const Splits splits = make_splits(all.train_labels, sets.classes, {options.train, options.valid, 0},
@@ -136,6 +137,7 @@ CleaningSets read_cleaning_sets(const CleaningFileOptions& options) {
 
   CleaningSets sets;
   sets.classes = static_cast<int64_t>(values.size());
+  sets.label_values = values;
   for (const int64_t value : values) sets.class_names.push_back(std::to_string(value));
   sets.bias = options.bias;
   sets.image = read[0].image;

@@ -24,7 +24,8 @@ struct CleaningSet {
 struct CleaningSets {
   CleaningSet train, valid, test;  // an empty test set = there is none
   int64_t classes = 0;
-  std::vector<std::string> class_names;  // what class k stands for: a name, or the label in the file
+  std::vector<int64_t> label_values;     // the label that stands for class k in the files
+  std::vector<std::string> class_names;  // the same for a reader: a name, or the label
   // Where the truth is known, as label_noise.h has it: the training labels before the noise, which were drawn
   // anew, which differ. Undefined otherwise.
   Tensor clean, replaced, wrong;
