@@ -6,7 +6,9 @@
 
 namespace bilevel::cli {
 
+void add_clean_command(CLI::App& app, int& exit_code);
 void add_check_command(CLI::App& app, int& exit_code);
+void add_data_command(CLI::App& app, int& exit_code);
 void add_list_command(CLI::App& app, int& exit_code);
 
 }  // namespace bilevel::cli
