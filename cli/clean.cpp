@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -177,6 +178,18 @@ CleaningSets load(Options& o, const at::TensorOptions& tensors) {
   return sets;
 }
 
+double safe_rate(const Problem& problem, uint64_t seed) {
+  const double curvature = start_curvature(problem, seed);
+  if (!(curvature > 0) || !std::isfinite(curvature)) {
+    throw std::invalid_argument(
+        fmt::format("the training features give the inner problem a curvature of {}: are they all zero, or "
+                    "far too large? "
+                    "Scale them, or use --dtype double",
+                    curvature));
+  }
+  return 1 / curvature;
+}
+
 // The defaults that depend on the model and on the data's curvature, where the user gave nothing else.
 void complete(const CLI::App& command, const CleaningModel& model, Options& o) {
   const CleanOptions defaults = default_clean_options(model);
@@ -194,7 +207,7 @@ void complete(const CLI::App& command, const CleaningModel& model, Options& o) {
   if (missing("--final-steps")) o.clean.final_steps = defaults.final_steps;
   o.clean.final_batch = defaults.final_batch;
   o.clean.final_rate =
-      model.convex ? 1 / start_curvature(*model.problem, flags.solve.seed) : defaults.settings.inner.rate;
+      model.convex ? safe_rate(*model.problem, flags.solve.seed) : defaults.settings.inner.rate;
   if (missing("--inner-rate")) inner.rate = o.clean.final_rate;
   finish_algorithm_options(flags);
   o.clean.algorithm = flags.algorithm;

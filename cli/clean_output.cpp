@@ -8,7 +8,6 @@
 #include <ostream>
 #include <vector>
 
-#include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
 
 namespace bilevel::cli {

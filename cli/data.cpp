@@ -103,7 +103,7 @@ void add_data_command(CLI::App& app, int& /*exit_code*/) {
   const auto fetching = std::make_shared<Options>();
   add_options(*command, *listing, "--data-dir", "where fetched sets are looked for");
   CLI::App* get = command->add_subcommand("get", "Fetch sets through the package managers, and verify them");
-  get->add_option("names", fetching->names, "mnist, fashion-mnist, cifar10")->required();
+  get->add_option("NAME", fetching->names, "mnist, fashion-mnist, cifar10")->required();
   add_options(*get, *fetching, "--to", "folder; each set gets one of its own in it");
   get->footer(
       "Files that are there are verified and kept; an interrupted fetch goes on where it stopped.\n"

@@ -77,9 +77,9 @@ void find_suspects(const CleaningSets& sets, const CleanOptions& options, CleanR
   if (sets.replaced.defined()) report.replaced = detect(flagged, sets.replaced);
 }
 
-void add_warnings(const CleanOptions& options, CleanReport& report) {
+void add_warnings(const CleaningModel& model, const CleanOptions& options, CleanReport& report) {
   const double share = report.inner_gradient_norm / report.first_gradient_norm;
-  if (share > unsolved_above) {
+  if (model.convex && share > unsolved_above) {  // a network on batches is never solved
     report.warnings.push_back(fmt::format(
         "the inner problem is far from solved: |grad_w g| is {:.2g} after the inner loop, {:.0f} % of the "
         "start's; take more --inner-steps, a higher --inner-rate or a momentum",
@@ -210,7 +210,7 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
   report.weights = report.x.sigmoid();
   report.suggested = model.scores(report.cleaned.w, sets.train).argmax(1);
   find_suspects(sets, options, report);
-  add_warnings(options, report);
+  add_warnings(model, options, report);
   return report;
 }
 

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,6 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 void put(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
@@ -241,6 +241,8 @@ TEST_F(CleanTest, BadFilesAreNamedWithWhereAndWhat) {
   EXPECT_THAT(refusal(own("x.npy", "yv.npy", "xv.npy", "yv.npy")),
               AllOf(HasSubstr("yv.npy"), HasSubstr("expected 90 labels"), HasSubstr("found 60")));
   EXPECT_THAT(refusal(own("y.npy", "x.npy", "xv.npy", "yv.npy")), HasSubstr("swapped"));
+  write_npy(folder_ / "huge.npy", train_.features * 1e30);
+  EXPECT_THAT(refusal(own("huge.npy", "y.npy", "xv.npy", "yv.npy")), HasSubstr("far too large"));
   EXPECT_THAT(refusal(own("x.npy", "", "xv.npy", "yv.npy")), AllOf(HasSubstr("x.npy"), HasSubstr("labels")));
 }
 
@@ -332,7 +334,9 @@ TEST(Data, ListsTheSetsAndNamesWhatItDoesNotKnow) {
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.err, AllOf(HasSubstr("imagenet"), HasSubstr("mnist, fashion-mnist, cifar10")));
   EXPECT_FALSE(std::filesystem::exists(folder / "none"));
-  EXPECT_EQ(run_program("data get").exit_code, 2);
+  const Output nothing = run_program("data get");
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("NAME is required"));
   put(folder / "file", "");
   const Output blocked = run_program("data get mnist --to '" + folder / "file" + "'");
   EXPECT_EQ(blocked.exit_code, 1);
