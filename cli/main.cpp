@@ -55,9 +55,11 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("bilevel COMMAND --help shows a command's options.");
   int exit_code = success;
-  add_check_command(app, exit_code);
+  add_clean_command(app, exit_code);
   add_solve_command(app, exit_code);
   add_compare_command(app, exit_code);
+  add_check_command(app, exit_code);
+  add_data_command(app, exit_code);
   add_list_command(app, exit_code);
   require_known_command(app, argc, argv);
   try {

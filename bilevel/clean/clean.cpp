@@ -1,0 +1,217 @@
+#include "bilevel/clean/clean.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "bilevel/core/errors.h"
+#include "bilevel/core/random.h"
+#include "bilevel/core/spectrum.h"
+#include "bilevel/core/trajectory.h"
+#include "bilevel/problems/softmax_loss.h"
+
+namespace bilevel {
+namespace {
+
+constexpr double weight_one = 30;          // sigmoid(30) = 1 - 1e-13
+constexpr int64_t steps_at_a_time = 100;   // of final training, between looks at the gradient
+constexpr int64_t spectrum_products = 40;  // the largest eigenvalue alone is found well before
+constexpr double unsolved_above = 0.1;     // of the first gradient norm
+
+Tensor first_inner(const Problem& problem, uint64_t seed) {
+  return problem.initial_inner(named_seed(seed, "inner start"));  // where solve() starts too
+}
+
+double gradient_norm(Oracle& oracle, const Tensor& w, const Tensor& x) {
+  return oracle.inner_gradient(w, x, {}).norm().item<double>();
+}
+
+double accuracy(const CleaningModel& model, const Tensor& w, const CleaningSet& set) {
+  return set.size() == 0 ? -1 : accuracy_percent(model.scores(w, set), set.labels);
+}
+
+TrainedModel train(const CleaningSets& sets, const CleaningModel& model, const CleanOptions& options,
+                   const Tensor& x, const std::function<void(int64_t)>& progress, OracleCounts& counts) {
+  Oracle oracle(*model.problem);
+  const uint64_t seed = options.solve.seed;
+  const bool full = options.final_batch == 0 || options.final_batch >= sets.train.size();
+  BatchStream batches(seed, "final training", sets.train.size(), {.size = full ? 0 : options.final_batch});
+  InnerRun run;
+  run.options.optimizer = "nesterov";
+  run.options.rate = options.final_rate > 0 ? options.final_rate : options.settings.inner.rate;
+  run.batches = [&batches](int64_t) { return batches.next(); };
+  run.measure_gradient = false;
+
+  TrainedModel result;
+  InnerState state = make_inner_optimizer(run.options)->start(first_inner(*model.problem, seed));
+  const double start = gradient_norm(oracle, state.w, x);
+  result.gradient_norm = start;
+  while (result.steps < options.final_steps && result.gradient_norm > options.final_tolerance * start) {
+    run.options.steps = std::min(steps_at_a_time, options.final_steps - result.steps);
+    state = continue_inner(oracle, x, state, run).final;
+    result.steps += run.options.steps;
+    if (full) result.gradient_norm = gradient_norm(oracle, state.w, x);
+    progress(result.steps);
+  }
+  if (!full) result.gradient_norm = gradient_norm(oracle, state.w, x);
+  result.w = state.w;
+  result.valid_loss = oracle.outer_loss(state.w, x).item<double>();
+  result.valid_accuracy = accuracy(model, state.w, sets.valid);
+  result.test_accuracy = accuracy(model, state.w, sets.test);
+  counts += oracle.counts();
+  return result;
+}
+
+void find_suspects(const CleaningSets& sets, const CleanOptions& options, CleanReport& report) {
+  const Tensor x = report.x;
+  const Tensor flagged = x.lt(options.threshold);
+  report.flagged = flagged.sum().item<int64_t>();
+  const Tensor order = std::get<1>(x.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false));
+  const int64_t listed =
+      options.most_suspects > 0 ? std::min(options.most_suspects, report.flagged) : report.flagged;
+  for (int64_t i = 0; i < listed; ++i) report.suspects.push_back(order[i].item<int64_t>());
+  if (sets.wrong.defined()) report.wrong = detect(flagged, sets.wrong);
+  if (sets.replaced.defined()) report.replaced = detect(flagged, sets.replaced);
+}
+
+void add_warnings(const CleaningModel& model, const CleanOptions& options, CleanReport& report) {
+  const double share = report.inner_gradient_norm / report.first_gradient_norm;
+  if (model.convex && share > unsolved_above) {  // a network on batches is never solved
+    report.warnings.push_back(fmt::format(
+        "the inner problem is far from solved: |grad_w g| is {:.2g} after the inner loop, {:.0f} % of the "
+        "start's; take more --inner-steps, a higher --inner-rate or a momentum",
+        report.inner_gradient_norm, 100 * share));
+  }
+  if (report.flagged == 0) {
+    report.warnings.push_back(fmt::format(
+        "no example is below the threshold of {}: the smallest x is {:.3g}; take more --iterations "
+        "or a higher --outer-rate, or move --threshold",
+        options.threshold, report.x.min().item<double>()));
+  }
+  if (2 * report.flagged > report.x.numel()) {
+    report.warnings.push_back(fmt::format(
+        "more than half of the training examples are flagged, {} of {}: is the validation set from the same "
+        "source, and are its labels right?",
+        report.flagged, report.x.numel()));
+  }
+}
+
+}  // namespace
+
+void CleanOptions::validate(int64_t examples) const {
+  if (!std::isfinite(threshold)) {
+    throw std::invalid_argument(fmt::format("threshold = {}: must be finite", threshold));
+  }
+  if (most_suspects < 0 || most_suspects > examples) {
+    throw std::invalid_argument(
+        fmt::format("suspects = {}: must be 0 (no limit) to {}, the number of training "
+                    "examples",
+                    most_suspects, examples));
+  }
+  for (const auto& [option, value] :
+       {std::pair{"final_steps", final_steps}, std::pair{"final_batch", final_batch}}) {
+    if (value < 0) throw std::invalid_argument(fmt::format("{} = {}: must be at least 0", option, value));
+  }
+  if (!(final_tolerance >= 0) || !std::isfinite(final_tolerance)) {
+    throw std::invalid_argument(
+        fmt::format("final_tolerance = {}: must be finite and at least 0", final_tolerance));
+  }
+}
+
+CleanOptions default_clean_options(const CleaningModel& model) {
+  CleanOptions options;
+  options.settings.hypergradient.truncate = 5;
+  options.settings.outer.optimizer = "adam";
+  options.settings.outer.rate = 0.2;  // x passes -3 after 15 steps in one direction
+  options.solve.iterations = 100;
+  options.settings.inner.steps = 100;
+  options.settings.inner.optimizer = "nesterov";
+  if (!model.convex) {
+    // A network is not trained anew for every step of x: a few more steps from where it stands, all of them
+    // in the hypergradient, which then reaches the examples of all their batches.
+    options.algorithm = "double-loop";
+    options.settings.method = "truncated";
+    options.settings.inner.steps = 5;
+    options.settings.inner.rate = 0.02;
+    options.solve.iterations = 200;
+    options.solve.batches = {.inner_batch = 256, .outer_batch = 256};
+    options.final_steps = 1000;
+    options.final_batch = 256;
+  }
+  return options;
+}
+
+double start_curvature(const Problem& problem, uint64_t seed) {
+  Oracle oracle(problem);
+  const Tensor w = first_inner(problem, seed);
+  const Tensor x = at::full_like(problem.initial_outer(seed), weight_one);
+  const auto at_start = oracle.linearize(w, x, {});
+  SpectrumOptions options;
+  options.max_products = spectrum_products;
+  options.relative_tolerance = 1e-3;
+  const Spectrum spectrum = extreme_eigenvalues([&](const Tensor& v) { return at_start->hessian(v); },
+                                                w.numel(), w.options(), options);
+  return spectrum.largest;
+}
+
+double Detection::precision() const {
+  return flagged > 0 ? static_cast<double>(both) / static_cast<double>(flagged) : 0;
+}
+double Detection::recall() const {
+  return bad > 0 ? static_cast<double>(both) / static_cast<double>(bad) : 0;
+}
+double Detection::f1() const {
+  return flagged + bad > 0 ? 2 * static_cast<double>(both) / static_cast<double>(flagged + bad) : 0;
+}
+
+Detection detect(const Tensor& flagged, const Tensor& bad) {
+  return {.flagged = flagged.sum().item<int64_t>(),
+          .bad = bad.sum().item<int64_t>(),
+          .both = flagged.logical_and(bad).sum().item<int64_t>()};
+}
+
+CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const CleanOptions& options,
+                  const CleanProgress& progress) {
+  options.validate(sets.train.size());
+  const Problem& problem = *model.problem;
+  const auto algorithm = make_algorithm(options.algorithm, options.settings);
+  const auto say = [&](const std::string& what) {
+    if (progress) progress(what);
+  };
+  CleanReport report;
+  report.solve = solve(problem, *algorithm, options.solve, [&](const SolveRecord& r, const AlgorithmState&) {
+    say(fmt::format("iteration {} of {}, validation loss {:.4f}", r.iteration, options.solve.iterations,
+                    r.outer_loss));
+    return true;
+  });
+  if (report.solve.reason == StopReason::not_finite) {
+    throw NotFiniteError(
+        fmt::format("{} (inner rate {:.4g})", report.solve.message, options.settings.inner.rate));
+  }
+  Oracle oracle(problem);
+  const Tensor x = report.solve.state.x;
+  report.inner_gradient_norm = gradient_norm(oracle, report.solve.state.inner.w, x);
+  report.first_gradient_norm = gradient_norm(oracle, first_inner(problem, options.solve.seed), x);
+
+  report.counts = report.solve.counts;
+  report.cleaned = train(
+      sets, model, options, x,
+      [&](int64_t steps) { say(fmt::format("training on the learned weights: {} steps", steps)); },
+      report.counts);
+  report.baseline = train(
+      sets, model, options, at::full_like(x, weight_one),
+      [&](int64_t steps) { say(fmt::format("training on all labels alike: {} steps", steps)); },
+      report.counts);
+
+  report.x = x.to(at::kCPU);
+  report.weights = report.x.sigmoid();
+  report.suggested = model.scores(report.cleaned.w, sets.train).argmax(1);
+  find_suspects(sets, options, report);
+  add_warnings(model, options, report);
+  return report;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,228 @@
+#include "bilevel/data/feature_files.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "bilevel/data/byte_source.h"
+#include "bilevel/data/csv.h"
+#include "bilevel/data/file_error.h"
+#include "bilevel/data/idx.h"
+#include "bilevel/data/line_reader.h"
+#include "bilevel/data/npy.h"
+#include "bilevel/data/npy_header.h"
+#include "bilevel/data/svmlight.h"
+
+namespace bilevel {
+namespace {
+
+constexpr std::string_view accepted =
+    "IDX (.idx, -ubyte), NumPy (.npy), a table (.csv, .tsv) or svmlight (.svm, .svmlight, .libsvm); all but "
+    ".npy may be compressed as .gz or .xz";
+constexpr int64_t probe_bytes = 1 << 16;
+
+std::optional<FileFormat> format_of_name(std::string name) {
+  for (const std::string_view compressed : {".gz", ".xz"}) {
+    if (name.ends_with(compressed)) name.resize(name.size() - compressed.size());
+  }
+  constexpr std::array<std::pair<std::string_view, FileFormat>, 8> endings{
+      {{".idx", FileFormat::idx},
+       {"-ubyte", FileFormat::idx},
+       {".npy", FileFormat::npy},
+       {".csv", FileFormat::csv},
+       {".tsv", FileFormat::tsv},
+       {".svm", FileFormat::svmlight},
+       {".svmlight", FileFormat::svmlight},
+       {".libsvm", FileFormat::svmlight}}};
+  for (const auto& [ending, format] : endings) {
+    if (name.ends_with(ending)) return format;
+  }
+  return std::nullopt;
+}
+
+// The first line that says something: svmlight has pairs INDEX:VALUE, a table separators or one number a
+// line.
+std::optional<FileFormat> format_of_text(std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = trimmed(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.empty() || line.starts_with('#')) continue;
+    if (line.find(',') != std::string_view::npos) return FileFormat::csv;
+    if (line.find(':') != std::string_view::npos) return FileFormat::svmlight;
+    if (line.find('\t') != std::string_view::npos) return FileFormat::tsv;
+    double ignored = 0;
+    if (parse_number(line, ignored)) return FileFormat::csv;
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::string shape_text(const Tensor& array) {
+  return fmt::format("{} of shape ({})", at::toString(array.scalar_type()), fmt::join(array.sizes(), ", "));
+}
+
+// IDX and NPY: any array whose first dimension counts the examples.
+Features from_array(const std::string& path, Tensor array, at::ScalarType dtype,
+                    std::vector<int64_t>& image) {
+  if (array.dim() < 2 || array.numel() == 0) {
+    line_error(path, 0, "features of at least one example, examples x features or images", shape_text(array),
+               "are the features and the labels swapped?");
+  }
+  if (array.dim() > 2) image = array.sizes().slice(1).vec();
+  const bool bytes = array.scalar_type() == at::kByte;
+  array = array.reshape({array.size(0), -1});
+  Features features;
+  features.dense = array.to(dtype);
+  if (bytes) features.dense = features.dense.div_(255);
+  const Tensor bad = features.dense.isfinite().all(1).logical_not().nonzero();
+  if (bad.size(0) > 0) {
+    const int64_t row = bad[0][0].item<int64_t>();
+    const int64_t column = features.dense[row].isfinite().logical_not().nonzero()[0][0].item<int64_t>();
+    line_error(path, 0, fmt::format("finite features as {}", at::toString(dtype)),
+               fmt::format("{} in example {}, column {}, and {} such examples in all",
+                           array[row][column].item<double>(), row, column, bad.size(0)),
+               "drop or fill such examples first");
+  }
+  return features;
+}
+
+LabelledFeatures read_one(const LabelledFile& file, FileFormat format, const FeatureFileOptions& options) {
+  LabelledFeatures result;
+  if (format == FileFormat::idx) {
+    result.features = from_array(file.features, read_idx(file.features), options.dtype, result.image);
+  } else if (format == FileFormat::npy) {
+    result.features = from_array(file.features, read_npy(file.features), options.dtype, result.image);
+  } else {
+    CsvOptions csv{.separator = format == FileFormat::tsv ? '\t' : ',', .dtype = options.dtype};
+    if (file.labels.empty()) csv.label_column = options.label_column;
+    CsvTable table = read_csv(file.features, csv);
+    if (table.values.size(1) == 0) {
+      line_error(file.features, 0, "columns of features", "one column only",
+                 "are the features and the labels swapped?");
+    }
+    result.features.dense = table.values;
+    result.labels = table.labels;
+  }
+  return result;
+}
+
+Tensor read_labels(const std::string& path) {
+  const FileFormat format = file_format(path);
+  if (format == FileFormat::svmlight) return read_svmlight(path).labels;
+  if (format == FileFormat::csv || format == FileFormat::tsv) {
+    const CsvTable table =
+        read_csv(path, {.separator = format == FileFormat::tsv ? '\t' : ',', .label_column = "first"});
+    if (table.values.size(1) != 0) {
+      line_error(path, 0, "one label a line", fmt::format("{} columns", table.values.size(1) + 1),
+                 "are the features and the labels swapped?");
+    }
+    return table.labels;
+  }
+  Tensor labels = format == FileFormat::idx ? read_idx(path) : read_npy(path);
+  if (labels.dim() != 1 || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/true)) {
+    line_error(path, 0, "labels as a vector of whole numbers", shape_text(labels),
+               "are the features and the labels swapped? One-hot rows are not read");
+  }
+  return labels.to(at::kLong);
+}
+
+void add_labels(const LabelledFile& file, LabelledFeatures& examples) {
+  examples.labels_from = file.labels.empty() ? file.features : file.labels;
+  if (!file.labels.empty()) {
+    examples.labels = read_labels(file.labels);
+  } else if (!examples.labels.defined()) {
+    line_error(file.features, 0, "a file of labels beside it",
+               fmt::format("{}, which holds no labels", name_of(file_format(file.features))),
+               "name the file of its labels");
+  }
+  if (examples.labels.numel() != examples.features.rows()) {
+    line_error(file.labels, 0,
+               fmt::format("{} labels, one per example of {}", examples.features.rows(), file.features),
+               fmt::format("{}", examples.labels.numel()), "give the labels of the same examples");
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(FileFormat format) {
+  constexpr std::array<std::string_view, 5> names{"IDX", "NPY", "CSV", "TSV", "svmlight"};
+  return names.at(static_cast<size_t>(format));
+}
+
+FileFormat file_format(const std::string& path) {
+  const std::unique_ptr<ByteSource> source = open_bytes(path, int64_t{1} << 40);
+  if (const auto by_name = format_of_name(path)) return *by_name;
+  std::string begin(probe_bytes, '\0');
+  begin.resize(source->read(begin.data(), begin.size()));
+  if (begin.empty()) line_error(path, 0, accepted, "an empty file", "check the path, or how it was written");
+  if (begin.starts_with("\x93NUMPY")) return FileFormat::npy;
+  if (begin.starts_with(std::string_view("\0\0", 2))) return FileFormat::idx;
+  if (const auto by_text = format_of_text(begin)) return *by_text;
+  byte_error(path, 0, accepted, printable(begin), "convert it, or give it the ending of its format");
+}
+
+Features append_ones(const Features& features) {
+  Features result;
+  if (!features.is_sparse()) {
+    result.dense = at::empty({features.rows(), features.columns() + 1}, features.dense.options());
+    result.dense.narrow(1, 0, features.columns()).copy_(features.dense);
+    result.dense.select(1, features.columns()).fill_(1);
+    return result;
+  }
+  const SparseMatrix& from = features.sparse;
+  // Row i moves on by i places and gains one entry at its end.
+  const Tensor last = from.row_start.slice(0, 1) + at::arange(from.rows, from.row_start.options());
+  Tensor old = at::ones({from.nonzeros() + from.rows}, at::TensorOptions().dtype(at::kBool));
+  old.index_fill_(0, last, 0);
+  SparseMatrix& to = result.sparse;
+  to.rows = from.rows;
+  to.columns = from.columns + 1;
+  to.row_start = from.row_start + at::arange(from.rows + 1, from.row_start.options());
+  to.column = at::full({old.numel()}, from.columns, from.column.options()).masked_scatter_(old, from.column);
+  to.value = at::ones({old.numel()}, from.value.options()).masked_scatter_(old, from.value);
+  return result;
+}
+
+std::vector<LabelledFeatures> read_labelled_files(const std::vector<LabelledFile>& files,
+                                                  const FeatureFileOptions& options) {
+  std::vector<FileFormat> formats;
+  for (const LabelledFile& file : files) {
+    formats.push_back(file_format(file.features));
+    if ((formats.back() == FileFormat::svmlight) != (formats.front() == FileFormat::svmlight)) {
+      line_error(
+          file.features, 0,
+          fmt::format("{} as in {}", formats.front() == FileFormat::svmlight ? "svmlight" : "a dense format",
+                      files.front().features),
+          name_of(formats.back()), "give all sets in sparse or all in dense formats");
+    }
+  }
+  std::vector<LabelledFeatures> result;
+  if (!files.empty() && formats.front() == FileFormat::svmlight) {
+    std::vector<std::string> paths;
+    for (const LabelledFile& file : files) paths.push_back(file.features);
+    for (LabelledSparse& read : read_svmlight_files(paths, {.dtype = options.dtype})) {
+      LabelledFeatures& examples = result.emplace_back();
+      examples.features.sparse = std::move(read.examples);
+      examples.labels = std::move(read.labels);
+    }
+  } else {
+    for (size_t i = 0; i < files.size(); ++i) result.push_back(read_one(files[i], formats[i], options));
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    const int64_t columns = result[i].features.columns(), first = result[0].features.columns();
+    if (columns != first) {
+      line_error(files[i].features, 0, fmt::format("{} features, as in {}", first, files[0].features),
+                 fmt::format("{}", columns), "prepare all sets in the same way");
+    }
+    add_labels(files[i], result[i]);
+  }
+  return result;
+}
+
+}  // namespace bilevel

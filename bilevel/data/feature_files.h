@@ -1,0 +1,60 @@
+#pragma once
+// Labelled examples from files of any of the formats that people keep them in: IDX and NPY arrays, tables as
+// text, svmlight. The commands that take a user's own classification data read it here.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bilevel/core/tensor.h"
+#include "bilevel/data/csr.h"
+
+namespace bilevel {
+
+enum class FileFormat { idx, npy, csv, tsv, svmlight };
+std::string_view name_of(FileFormat format);
+
+// By the name's ending (.idx -ubyte .npy .csv .tsv .svm .svmlight .libsvm, before .gz or .xz), else by the
+// first bytes or the first line. Throws std::runtime_error that lists what is accepted.
+FileFormat file_format(const std::string& path);
+
+// Examples x features, dense or sparse.
+struct Features {
+  Tensor dense;  // float or double, CPU; undefined = sparse
+  SparseMatrix sparse;
+
+  bool is_sparse() const { return !dense.defined(); }
+  int64_t rows() const { return is_sparse() ? sparse.rows : dense.size(0); }
+  int64_t columns() const { return is_sparse() ? sparse.columns : dense.size(1); }
+};
+// A column of ones after the others.
+Features append_ones(const Features& features);
+
+struct LabelledFile {
+  std::string features;
+  std::string labels;  // empty: inside `features`, which svmlight and tables can hold
+};
+
+struct LabelledFeatures {
+  Features features;
+  Tensor labels;               // as written, whole or not; one per example
+  std::string labels_from;     // the file that they came from, for messages
+  std::vector<int64_t> image;  // the sizes of one example where the file has them: 28 28; empty = a plain row
+};
+
+struct FeatureFileOptions {
+  std::string label_column = "last";  // of a table without a file of labels: first, last, a name, a position
+  at::ScalarType dtype = at::kFloat;  // of the features; float or double
+};
+
+// Files that belong together: the same number of columns, all sparse or all dense. Bytes are scaled to
+// [0, 1], everything else is taken as it is. Throws std::runtime_error naming the file, where in it, what was
+// expected and what was found: a file that is damaged, a number that is not finite, labels that are missing
+// or of another number than the examples.
+std::vector<LabelledFeatures> read_labelled_files(const std::vector<LabelledFile>& files,
+                                                  const FeatureFileOptions& options = {});
+
+}  // namespace bilevel

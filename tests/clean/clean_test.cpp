@@ -1,0 +1,168 @@
+// Cleaning as a job: known noise on separable clouds is found, by any algorithm, and what is reported agrees
+// with what was computed.
+#include "bilevel/clean/clean.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "bilevel/core/errors.h"
+#include "bilevel/core/oracle.h"
+#include "bilevel/problems/hyper_cleaning.h"
+#include "bilevel/problems/softmax_loss.h"
+#include "tests/messages.h"
+
+namespace bilevel::test {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+at::TensorOptions doubles() { return at::TensorOptions().dtype(at::kDouble); }
+
+CleaningSets clouds(double noise) {
+  SyntheticCleaningOptions options;
+  options.data = {.classes = 3, .features = 6, .separation = 1.5};
+  options.samples = 150;
+  options.valid_samples = 90;
+  options.label_noise = noise;
+  const CleaningData data = draw_cleaning_data(options, 5).with_bias();
+  CleaningSets sets;
+  sets.train = {{.dense = data.train.features, .sparse = {}}, data.train.labels};
+  sets.valid = {{.dense = data.valid.features, .sparse = {}}, data.valid.labels};
+  sets.test = {{.dense = data.valid.features.slice(0, 0, 30), .sparse = {}},
+               data.valid.labels.slice(0, 0, 30)};
+  sets.classes = 3;
+  sets.replaced = data.replaced;
+  sets.wrong = data.wrong;
+  return sets;
+}
+
+CleanOptions options_for(const CleaningModel& model) {
+  CleanOptions options = default_clean_options(model);
+  options.settings.inner.rate = 1 / start_curvature(*model.problem, 0);
+  return options;
+}
+
+TEST(Clean, FindsTheWrongLabelsAndGainsByIt) {
+  const CleaningSets sets = clouds(0.4);
+  const CleaningModel model = make_linear_cleaning(sets, 0.001, doubles());
+  const CleanReport report = clean(sets, model, options_for(model));
+  ASSERT_TRUE(report.wrong && report.replaced);
+  EXPECT_GT(report.wrong->f1(), 0.85);
+  EXPECT_EQ(report.wrong->bad, sets.wrong.sum().item<int64_t>());
+  EXPECT_LT(report.cleaned.valid_loss, report.baseline.valid_loss);
+  EXPECT_LT(report.inner_gradient_norm, 0.1 * report.first_gradient_norm);
+  EXPECT_TRUE(report.warnings.empty()) << report.warnings.front();
+
+  // The list is what is below the threshold, lowest first.
+  const Tensor flagged = report.x.lt(-3);
+  ASSERT_EQ(static_cast<int64_t>(report.suspects.size()), flagged.sum().item<int64_t>());
+  double last = -INFINITY;
+  for (const int64_t i : report.suspects) {
+    EXPECT_GE(report.x[i].item<double>(), last);
+    last = report.x[i].item<double>();
+  }
+  EXPECT_LT(last, -3);
+  EXPECT_TRUE(report.weights.allclose(report.x.sigmoid()));
+  // The suggested label is the final model's, and the final model solves its problem.
+  const Tensor scores = sets.train.features.dense.mm(report.cleaned.w.view({3, 7}).t());
+  EXPECT_TRUE(report.suggested.equal(scores.argmax(1)));
+  EXPECT_EQ(report.counts.hessian, 100 * 4);
+  EXPECT_EQ(report.counts.cross, 100 * 5);
+}
+
+TEST(Clean, TheFinalModelAndTheBaselineSolveTheirProblems) {
+  const CleaningSets sets = clouds(0.4);
+  const CleaningModel model = make_linear_cleaning(sets, 0.01, doubles());
+  CleanOptions options = options_for(model);
+  options.solve.iterations = 5;
+  options.final_steps = 20000;
+  options.final_tolerance = 1e-9;
+  const CleanReport report = clean(sets, model, options);
+  // The baseline is plain training on the labels as given: weights of one.
+  const Tensor w = report.baseline.w.view({3, 7});
+  const Tensor errors =
+      at::softmax(sets.train.features.dense.mm(w.t()), 1) - at::one_hot(sets.train.labels, 3);
+  const Tensor gradient = errors.t().mm(sets.train.features.dense) / 150 + 0.02 * w;
+  EXPECT_LT(gradient.norm().item<double>(), 1e-8);
+  EXPECT_NEAR(report.baseline.test_accuracy,
+              accuracy_percent(sets.test.features.dense.mm(w.t()), sets.test.labels), 1e-12);
+  Oracle oracle(*model.problem);
+  EXPECT_LT(oracle.inner_gradient(report.cleaned.w, report.x, {}).norm().item<double>(), 1e-8);
+}
+
+TEST(Clean, EveryKindOfAlgorithmAndBothClosedFormsAgreeOnTheSuspects) {
+  const CleaningSets sets = clouds(0.4);
+  CleaningModel model = make_linear_cleaning(sets, 0.001, doubles());
+  for (const char* algorithm : {"krmd", "reverse", "aid-cg", "idarts", "soba"}) {
+    SCOPED_TRACE(algorithm);
+    CleanOptions options = options_for(model);
+    options.algorithm = algorithm;
+    if (options.algorithm == "soba") options.solve.iterations = 1000;
+    EXPECT_GT(clean(sets, model, options).wrong->f1(), 0.8);
+  }
+  CleanOptions options = options_for(model);
+  options.solve.iterations = 3;
+  const CleanReport closed = clean(sets, model, options);
+  model.problem = std::make_unique<HyperCleaning>(sets.data(), 0.001, doubles());
+  EXPECT_LT((clean(sets, model, options).x - closed.x).norm().item<double>(), 1e-9);
+}
+
+TEST(Clean, CurvatureAtTheStartIsTheHessiansLargestEigenvalue) {
+  const CleaningSets sets = clouds(0.2);
+  const CleaningModel model = make_linear_cleaning(sets, 0.001, doubles());
+  // At W = 0 every probability is 1/3: H = (diag(p) - pp') x X'X / N + 0.002, the first factor's largest 1/3.
+  const Tensor gram = sets.train.features.dense.t().mm(sets.train.features.dense) / 150;
+  const double largest = std::get<0>(at::linalg_eigh(gram))[-1].item<double>();
+  EXPECT_NEAR(start_curvature(*model.problem, 0), largest / 3 + 0.002, 1e-3 * largest);
+}
+
+TEST(Clean, WarnsWhereTheAnswerCannotBeTrusted) {
+  const CleaningSets sets = clouds(0.4);
+  const CleaningModel model = make_linear_cleaning(sets, 0.001, doubles());
+  CleanOptions options = options_for(model);
+  options.solve.iterations = 3;
+  options.settings.inner.steps = 1;
+  CleanReport report = clean(sets, model, options);
+  EXPECT_THAT(report.warnings, Contains(HasSubstr("far from solved")));
+  EXPECT_THAT(report.warnings, Contains(HasSubstr("no example is below the threshold of -3")));
+  options.threshold = 5;
+  options.most_suspects = 4;
+  report = clean(sets, model, options);
+  EXPECT_THAT(report.warnings, Contains(HasSubstr("more than half")));
+  EXPECT_EQ(report.suspects.size(), 4U);
+  EXPECT_EQ(report.flagged, 150);
+}
+
+TEST(Clean, RefusesWhatMakesNoSense) {
+  const CleaningSets sets = clouds(0.4);
+  const CleaningModel model = make_linear_cleaning(sets, 0.001, doubles());
+  const auto refusal = [&](auto change) {
+    CleanOptions options = options_for(model);
+    change(options);
+    return message<std::invalid_argument>([&] { clean(sets, model, options); });
+  };
+  EXPECT_THAT(refusal([](CleanOptions& o) { o.most_suspects = 151; }), HasSubstr("suspects = 151"));
+  EXPECT_THAT(refusal([](CleanOptions& o) { o.threshold = NAN; }), HasSubstr("threshold = nan"));
+  EXPECT_THAT(refusal([](CleanOptions& o) { o.final_steps = -1; }), HasSubstr("final_steps = -1"));
+  EXPECT_THAT(refusal([](CleanOptions& o) { o.algorithm = "magic"; }), HasSubstr("magic"));
+  CleanOptions options = options_for(model);
+  options.settings.inner.rate = 1e200;
+  EXPECT_THAT(message<NotFiniteError>([&] { clean(sets, model, options); }), HasSubstr("1e+200"));
+}
+
+TEST(Clean, DetectionCountsByHand) {
+  const auto bools = [](std::vector<int64_t> values) { return at::tensor(values).to(at::kBool); };
+  const Detection found = detect(bools({1, 1, 1, 0, 0}), bools({1, 0, 1, 1, 1}));
+  EXPECT_DOUBLE_EQ(found.precision(), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(found.recall(), 0.5);
+  EXPECT_DOUBLE_EQ(found.f1(), 4.0 / 7);
+  const Detection none = detect(bools({0, 0}), bools({0, 0}));
+  EXPECT_EQ(none.precision() + none.recall() + none.f1(), 0);
+}
+
+}  // namespace
+}  // namespace bilevel::test
