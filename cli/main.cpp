@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
   add_check_command(app, exit_code);
   add_data_command(app, exit_code);
   add_list_command(app, exit_code);
+  add_tune_command(app, exit_code);
   require_known_command(app, argc, argv);
   try {
     app.parse(argc, argv);

@@ -1,0 +1,45 @@
+#pragma once
+// What a search for regularisers works on: training and validation examples and perhaps a test set, from the
+// user's files or from 20 Newsgroups. Where there is no validation set, a seeded part of the training
+// examples becomes it, with the classes in their proportions.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bilevel/data/feature_files.h"
+#include "bilevel/data/newsgroups.h"
+#include "bilevel/problems/labelled_rows.h"
+
+namespace bilevel {
+
+struct RegularizerSets {
+  LabelledRows train, valid;
+  std::optional<LabelledRows> test;
+  int64_t classes = 0;
+  int64_t nonzeros = 0;                    // of all that was given for training, before a split
+  std::vector<std::string> class_names;    // what class k stands for: a name, or the label in the file
+  std::vector<std::string> feature_names;  // of the columns; "column 7" where nobody named them
+};
+
+struct RegularizerFileOptions {
+  LabelledFile train, valid, test;  // empty features = there is none
+  std::string feature_names;        // a file with one name a line; empty = none
+  FeatureFileOptions reading;
+  double valid_part = 0.5;  // of the training file, where there is no validation file; in (0, 1)
+  uint64_t seed = 0;        // of that split
+  bool bias = false;        // append a column of ones, which gets a regulariser of its own
+  void validate() const;    // throws std::invalid_argument
+};
+// Throws std::runtime_error naming the file, the example, what was expected and what was found: also for a
+// class without a training example and for a validation set of one class.
+RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options);
+
+// The papers' halves of the training posts, and the test posts.
+RegularizerSets read_newsgroup_sets(const std::string& path, const NewsgroupsOptions& options = {},
+                                    double valid_part = 0.5, uint64_t seed = 0);
+
+}  // namespace bilevel
