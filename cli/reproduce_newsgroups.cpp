@@ -91,7 +91,12 @@ std::string seconds_text(double seconds) {
   return std::isfinite(seconds) ? fmt::format("{:.1f} s", seconds) : "never";
 }
 
-Json claims(const std::vector<Outcome>& outcomes) {
+// How far a test accuracy is known from so many posts: what is nearer than two of these is as good as equal.
+double standard_error(double accuracy, int64_t posts) {
+  return std::sqrt(accuracy * (1 - accuracy) / static_cast<double>(posts));
+}
+
+Json claims(const std::vector<Outcome>& outcomes, int64_t posts) {
   std::vector<const Outcome*> stocbio, others;
   const Outcome* hoag = nullptr;
   for (const Outcome& outcome : outcomes) {
@@ -121,10 +126,12 @@ Json claims(const std::vector<Outcome>& outcomes) {
                          wanted, first.entry.label(), seconds_text(first.seconds_to(wanted)),
                          first_other.entry.label(), seconds_text(first_other.seconds_to(wanted)))),
        claim("Figure 2: stocBiO has the best test accuracy", best.accuracy() > best_other.accuracy(),
-             fmt::format("{} {:.4f}, {} {:.4f}", best.entry.label(), best.accuracy(),
-                         best_other.entry.label(), best_other.accuracy())),
+             fmt::format("{} {:.4f}, {} {:.4f}; standard error {:.4f}", best.entry.label(), best.accuracy(),
+                         best_other.entry.label(), best_other.accuracy(),
+                         standard_error(best_other.accuracy(), posts))),
        claim("Figure 3: stocBiO with batches of 100 to 2000 beats HOAG", all_beat,
-             fmt::format("test accuracy by batch: {}; hoag: {:.4f}", batches, hoag->accuracy()))});
+             fmt::format("test accuracy by batch: {}; hoag: {:.4f}; standard error {:.4f}", batches,
+                         hoag->accuracy(), standard_error(hoag->accuracy(), posts)))});
 }
 
 // ---- output ----
@@ -217,7 +224,7 @@ Json reproduce_newsgroups(const ReproduceOptions& options) {
                  {"valid_examples", problem.sets().valid.size()},
                  {"test_examples", problem.sets().test->size()},
                  {"budget_seconds", budget},
-                 {"claims", claims(outcomes)},
+                 {"claims", claims(outcomes, problem.sets().test->size())},
                  {"rows", Json::array()}};
   for (const Outcome& outcome : outcomes) report["rows"].push_back(row_json(outcome));
   if (!options.common.json) print_text(report, outcomes, budget);
