@@ -145,16 +145,14 @@ struct Tuned {
   std::vector<int64_t> order;                   // of the features, the most regularised first
 };
 
-constexpr int64_t most_baseline_steps = 2000;
+constexpr int64_t first_rate_steps = 1000;
 constexpr double first_step = 0.5;  // of the regulariser that moves most: exp(x) changes by a factor of 1.6
 
-// The model of one common regulariser, x = 0, after as many steps as the tuned model will have had.
-Trajectory train_common(Oracle& oracle, const AlgorithmFlags& flags) {
+// The model of one common regulariser, x = 0.
+Trajectory train_common(Oracle& oracle, const AlgorithmFlags& flags, int64_t steps) {
   InnerRun run;
   run.options = flags.settings.inner;
-  run.options.steps = std::clamp(flags.solve.iterations, int64_t{1},
-                                 most_baseline_steps / std::max<int64_t>(run.options.steps, 1) + 1) *
-                      run.options.steps;
+  run.options.steps = steps;
   run.measure_gradient = false;
   const Problem& problem = oracle.problem();
   return run_inner(oracle, problem.initial_outer(flags.solve.seed), problem.initial_inner(flags.solve.seed),
@@ -163,7 +161,8 @@ Trajectory train_common(Oracle& oracle, const AlgorithmFlags& flags) {
 
 // Plain steps have no scale of their own: the largest entry of the hypergradient at the trained model gets
 // it, as K-RMD gives its first step a norm.
-double first_outer_rate(Oracle& oracle, const AlgorithmFlags& flags, Trajectory& common) {
+double first_outer_rate(Oracle& oracle, const AlgorithmFlags& flags) {
+  Trajectory common = train_common(oracle, flags, first_rate_steps);
   const Tensor x = oracle.problem().initial_outer(flags.solve.seed);
   EstimatorSettings settings;
   settings.terms = 10;
@@ -183,11 +182,9 @@ std::vector<int64_t> by_regularizer(const Tensor& x) {
 
 Tuned tune(const RegularizerSearch& problem, AlgorithmFlags& flags, Progress& progress) {
   Tuned tuned;
-  progress("tune: one common regulariser");
   Oracle oracle(problem);
-  Trajectory common = train_common(oracle, flags);
-  tuned.before = problem.metrics(common.final.w, problem.initial_outer(flags.solve.seed));
-  if (flags.settings.outer.rate == 0) flags.settings.outer.rate = first_outer_rate(oracle, flags, common);
+  progress("tune: the outer rate");
+  if (flags.settings.outer.rate == 0) flags.settings.outer.rate = first_outer_rate(oracle, flags);
   const auto algorithm = make_algorithm(flags.algorithm, flags.settings);
   tuned.summary = solve(problem, *algorithm, flags.solve, [&](const SolveRecord& r, const AlgorithmState&) {
     progress(fmt::format("tune: iteration {}, validation loss {:.4f}, accuracy {:.3f}", r.iteration,
@@ -195,6 +192,11 @@ Tuned tune(const RegularizerSearch& problem, AlgorithmFlags& flags, Progress& pr
     return true;
   });
   if (tuned.summary.reason == StopReason::not_finite) throw NotFiniteError(tuned.summary.message);
+  // As many steps as the tuned model has had: T where every iteration begins anew, all of them elsewhere.
+  progress("tune: one common regulariser");
+  const int64_t steps = std::max(tuned.summary.state.inner.step, flags.settings.inner.steps);
+  tuned.before =
+      problem.metrics(train_common(oracle, flags, steps).final.w, problem.initial_outer(flags.solve.seed));
   tuned.after = tuned.summary.records.back().metrics;
   tuned.order = by_regularizer(tuned.summary.state.x);
   return tuned;
