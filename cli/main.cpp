@@ -56,12 +56,13 @@ int run(int argc, char** argv) {
   app.footer("bilevel COMMAND --help shows a command's options.");
   int exit_code = success;
   add_clean_command(app, exit_code);
+  add_tune_command(app, exit_code);
   add_solve_command(app, exit_code);
   add_compare_command(app, exit_code);
+  add_reproduce_command(app, exit_code);
   add_check_command(app, exit_code);
   add_data_command(app, exit_code);
   add_list_command(app, exit_code);
-  add_tune_command(app, exit_code);
   require_known_command(app, argc, argv);
   try {
     app.parse(argc, argv);

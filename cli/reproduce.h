@@ -1,9 +1,14 @@
 #pragma once
-// The papers' experiments, each as one function that runs it at a scale, prints what came out and says which
-// of the paper's claims hold.
+// `bilevel reproduce`: the papers' tables and figures again, our numbers beside theirs. An item is a function
+// that returns what it found as JSON; how that is shown is the same for all.
+//
+//   {"tables": [{"title": ..., "rows": [{column: value, ...}, ...]}, ...],
+//    "claims": [{"claim": ..., "holds": true | false, "why": ...}, ...], "notes": [...]}
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "cli/common.h"
 #include "cli/json.h"
@@ -11,15 +16,27 @@
 namespace bilevel::cli {
 
 struct ReproduceOptions {
-  std::string scale = "quick";  // or full
-  std::string data_dir;         // empty = the usual place
+  std::string scale = "quick";  // quick: within 3 minutes on two cores; full: the paper's lengths
+  std::string data_dir;         // where data are; what that means is the item's affair
   uint64_t seed = 0;
   CommonOptions common;
-  std::string out;  // folder for the curves; empty = none
+  std::string out;
+  std::function<void(const std::string&)> progress;  // never empty when an item is called
+
+  bool full() const { return scale == "full"; }
 };
 
-// Each returns {item, scale, claims: [{claim, holds, why}], rows: [...]}, and prints a table unless
-// options.common.json.
-Json reproduce_newsgroups(const ReproduceOptions& options);  // stocBiO, Figures 2 and 3
+Json reproduce_krmd_toy(const ReproduceOptions& options);
+Json reproduce_krmd_table1(const ReproduceOptions& options);
+Json reproduce_krmd_table2(const ReproduceOptions& options);
+Json reproduce_krmd_figure5(const ReproduceOptions& options);
+Json reproduce_fsla_figure1(const ReproduceOptions& options);
+Json reproduce_fsla_cleaning(const ReproduceOptions& options);
+Json reproduce_fsla_ablation(const ReproduceOptions& options);
+Json reproduce_stocbio_cleaning(const ReproduceOptions& options);
+Json reproduce_newsgroups(const ReproduceOptions& options);
+
+Json claim(const std::string& text, bool holds, const std::string& why);
+Json table(const std::string& title, Json rows);
 
 }  // namespace bilevel::cli

@@ -79,13 +79,7 @@ Outcome run(const RegularizerSearch& problem, const Entry& entry, double seconds
   return {entry, solve(problem, *make_algorithm(entry.algorithm, settings), options)};
 }
 
-int64_t calls(const OracleCounts& c) { return c.inner_gradient + c.outer_gradient + c.hessian + c.cross; }
-
 // ---- the paper's claims ----
-
-Json claim(const char* text, bool holds, const std::string& why) {
-  return {{"claim", text}, {"holds", holds}, {"why", why}};
-}
 
 std::string seconds_text(double seconds) {
   return std::isfinite(seconds) ? fmt::format("{:.1f} s", seconds) : "never";
@@ -138,8 +132,9 @@ Json claims(const std::vector<Outcome>& outcomes, int64_t posts) {
 
 Json row_json(const Outcome& o) {
   const SolveSummary& s = o.summary;
-  Json row = {{"algorithm", o.entry.algorithm},  {"batch", o.entry.batch}, {"stopped", name_of(s.reason)},
-              {"iterations", s.state.iteration}, {"seconds", s.seconds},   {"oracle_calls", calls(s.counts)},
+  Json row = {{"algorithm", o.entry.algorithm}, {"batch", o.entry.batch},
+              {"stopped", name_of(s.reason)},   {"iterations", s.state.iteration},
+              {"seconds", s.seconds},           {"oracle_calls", oracle_calls(s.counts)},
               {"counts", counts_json(s.counts)}};
   for (const char* metric : {"test_accuracy", "test_loss", "valid_accuracy", "valid_loss"}) {
     row[metric] = number(o.last(metric));
@@ -149,7 +144,7 @@ Json row_json(const Outcome& o) {
   for (const SolveRecord& record : s.records) {
     row["history"].push_back({{"iteration", record.iteration},
                               {"seconds", record.seconds},
-                              {"oracle_calls", calls(record.counts)},
+                              {"oracle_calls", oracle_calls(record.counts)},
                               {"samples", record.counts.samples},
                               {"test_loss", number(record.metrics.at("test_loss"))},
                               {"test_accuracy", number(record.metrics.at("test_accuracy"))}});
@@ -157,30 +152,22 @@ Json row_json(const Outcome& o) {
   return row;
 }
 
-void print_text(const Json& report, const std::vector<Outcome>& outcomes, double budget) {
-  fmt::print("20 Newsgroups: {} features, {} training non-zeros; {:.0f} s for each algorithm\n\n",
-             report.at("features").get<int64_t>(), report.at("nonzeros").get<int64_t>(), budget);
-  fmt::print("{:<14}{:>11}{:>9}{:>9}{:>12}{:>11}{:>33}\n", "", "", "", "oracle", "samples", "test",
-             "test accuracy after");
-  fmt::print("{:<14}{:>11}{:>9}{:>9}{:>12}{:>11}{:>11}{:>11}{:>11}\n", "algorithm", "iterations", "seconds",
-             "calls", "read", "loss", "1/4", "1/2", "all");
-  for (const Outcome& o : outcomes) {
-    const SolveSummary& s = o.summary;
-    fmt::print("{:<14}{:>11}{:>9.1f}{:>9}{:>12}{:>11.4f}{:>11.4f}{:>11.4f}{:>11.4f}{}\n", o.entry.label(),
-               s.state.iteration, s.seconds, calls(s.counts), s.counts.samples, o.last("test_loss"),
-               o.accuracy_at(budget / 4), o.accuracy_at(budget / 2), o.accuracy(),
-               s.reason == StopReason::not_finite ? "  not finite" : "");
-  }
-  fmt::print("\n");
-  for (const Json& c : report.at("claims")) {
-    fmt::print("{}: {} ({})\n", c.at("claim").get<std::string>(),
-               c.at("holds").get<bool>() ? "holds" : "does not hold here", c.at("why").get<std::string>());
-  }
+Json table_row(const Outcome& o, double budget) {
+  const SolveSummary& s = o.summary;
+  return {{"algorithm", o.entry.label()},
+          {"iterations", s.state.iteration},
+          {"seconds", s.seconds},
+          {"calls", oracle_calls(s.counts)},
+          {"samples read", s.counts.samples},
+          {"test loss", number(o.last("test_loss"))},
+          {"test acc. at 1/4", number(o.accuracy_at(budget / 4))},
+          {"at 1/2", number(o.accuracy_at(budget / 2))},
+          {"at the end", number(o.accuracy())},
+          {"ended", s.reason == StopReason::not_finite ? "not finite" : "ok"}};
 }
 
 void save(const Json& report, const std::string& folder) {
   const std::filesystem::path path(folder);
-  write_file(path / "stocbio-newsgroups.json", report.dump(1) + "\n");
   write_file(path / "stocbio-newsgroups.csv", [&](std::ostream& to) {
     to << "algorithm,batch,iteration,seconds,oracle_calls,samples,test_loss,test_accuracy\n";
     for (const Json& row : report.at("rows")) {
@@ -199,35 +186,33 @@ void save(const Json& report, const std::string& folder) {
 }  // namespace
 
 Json reproduce_newsgroups(const ReproduceOptions& options) {
-  if (options.scale != "quick" && options.scale != "full") {
-    throw std::invalid_argument(fmt::format("--scale {}: choose quick or full", options.scale));
-  }
-  const double budget = options.scale == "quick" ? 12 : 120;
-  for (const Entry& entry : entries()) find_algorithm(entry.algorithm);
+  const double budget = options.full() ? 120 : 12;
   const at::ScalarType dtype = c10::typeMetaToScalarType(apply_common_options(options.common).dtype());
-  if (!options.out.empty()) make_folder(options.out, "--out");
-  Progress progress(options.common);
-  progress("stocbio:newsgroups: reading");
+  options.progress("reading");
   const RegularizerSearch problem(
       read_newsgroup_sets(newsgroups_path(options.data_dir), {.dtype = dtype}, 0.5, options.seed), rate);
   std::vector<Outcome> outcomes;
   for (const Entry& entry : entries()) {
-    progress(fmt::format("stocbio:newsgroups: {}", entry.label()));
+    options.progress(entry.label());
     outcomes.push_back(run(problem, entry, budget, options.seed));
   }
-  progress("");
-  Json report = {{"item", "stocbio:newsgroups"},
-                 {"scale", options.scale},
-                 {"features", problem.layout().features},
+  Json report = {{"features", problem.layout().features},
                  {"nonzeros", problem.sets().nonzeros},
                  {"train_examples", problem.sets().train.size()},
                  {"valid_examples", problem.sets().valid.size()},
                  {"test_examples", problem.sets().test->size()},
                  {"budget_seconds", budget},
                  {"claims", claims(outcomes, problem.sets().test->size())},
+                 {"notes",
+                  {fmt::format("{} features, {} training non-zeros", problem.layout().features,
+                               problem.sets().nonzeros)}},
                  {"rows", Json::array()}};
-  for (const Outcome& outcome : outcomes) report["rows"].push_back(row_json(outcome));
-  if (!options.common.json) print_text(report, outcomes, budget);
+  Json rows = Json::array();
+  for (const Outcome& outcome : outcomes) {
+    report["rows"].push_back(row_json(outcome));
+    rows.push_back(table_row(outcome, budget));
+  }
+  report["tables"] = {table(fmt::format("Figures 2 and 3: 20 Newsgroups, {:.0f} s each", budget), rows)};
   if (!options.out.empty()) save(report, options.out);
   return report;
 }

@@ -1,0 +1,161 @@
+#include "cli/reproduce.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <stdexcept>
+
+#include "bilevel/data/write_file.h"
+#include "cli/commands.h"
+
+namespace bilevel::cli {
+namespace {
+
+struct Item {
+  std::string name;
+  std::string summary;
+  Json (*run)(const ReproduceOptions&);
+};
+
+const std::vector<Item>& items() {
+  static const std::vector<Item> list = {
+      {"krmd:toy", "K-RMD figures 1-4: bound, descent, bias and convergence on the toy", reproduce_krmd_toy},
+      {"krmd:table1", "K-RMD table 1: time and space of forward, reverse, checkpointed and truncated mode",
+       reproduce_krmd_table1},
+      {"krmd:table2", "K-RMD table 2 and appendix G.1: cleaning MNIST for K = 1 to 100 (needs mnist)",
+       reproduce_krmd_table2},
+      {"krmd:figure5", "K-RMD figure 5: norm of the unrolled gradient along those runs (needs mnist)",
+       reproduce_krmd_figure5},
+      {"fsla:figure1", "FSLA figure 1: errors of FSLA, NS, BP and CG on a quadratic", reproduce_fsla_figure1},
+      {"fsla:cleaning", "FSLA figures 2-4: cleaning with a small CNN (needs mnist, fashion-mnist)",
+       reproduce_fsla_cleaning},
+      {"fsla:ablation", "FSLA figures 5-6: its rates and batch size (needs mnist)", reproduce_fsla_ablation},
+      {"stocbio:cleaning", "stocBiO figure 4: stocBiO, BSA, TTSA, HOAG on noisy MNIST (needs mnist)",
+       reproduce_stocbio_cleaning},
+      {"stocbio:newsgroups", "stocBiO figures 2-3: per-feature regularisers on 20 Newsgroups",
+       reproduce_newsgroups},
+  };
+  return list;
+}
+
+const Item& find_item(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Item& item : items()) {
+    if (item.name == name) return item;
+    names.push_back(item.name);
+  }
+  throw std::invalid_argument(
+      fmt::format("item '{}' is unknown: choose from {}", name, fmt::join(names, ", ")));
+}
+
+// ---- text ----
+
+std::string cell(const Json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return fmt::format("{:.4g}", value.get<double>());
+  return value.dump();
+}
+
+void print_table(const Json& table) {
+  fmt::print("{}\n", table.at("title").get<std::string>());
+  const Json& rows = table.at("rows");
+  if (rows.empty()) return;
+  std::vector<std::string> columns;
+  for (const auto& [name, value] : rows.front().items()) columns.push_back(name);
+  std::map<std::string, size_t> width;
+  for (const std::string& column : columns) {
+    width[column] = column.size();
+    for (const Json& row : rows)
+      width[column] = std::max(width[column], cell(row.value(column, Json())).size());
+  }
+  for (const std::string& column : columns) fmt::print("{:>{}}", column, width[column] + 2);
+  fmt::print("\n");
+  for (const Json& row : rows) {
+    for (const std::string& column : columns)
+      fmt::print("{:>{}}", cell(row.value(column, Json())), width[column] + 2);
+    fmt::print("\n");
+  }
+  fmt::print("\n");
+}
+
+void print_text(const Json& result) {
+  for (const Json& each : result.at("tables")) print_table(each);
+  for (const Json& note : result.value("notes", Json::array())) fmt::print("{}\n", note.get<std::string>());
+  for (const Json& each : result.at("claims")) {
+    fmt::print("{}: {} ({})\n", each.at("holds").get<bool>() ? "holds" : "does not hold",
+               each.at("claim").get<std::string>(), each.at("why").get<std::string>());
+  }
+}
+
+int list_items(bool json) {
+  if (json) {
+    Json out = Json::array();
+    for (const Item& item : items()) out.push_back({{"name", item.name}, {"summary", item.summary}});
+    fmt::print("{}\n", Json{{"items", out}}.dump());
+  } else {
+    for (const Item& item : items()) fmt::print("  {:<20}{}\n", item.name, item.summary);
+  }
+  return success;
+}
+
+int run(const std::string& name, ReproduceOptions& o) {
+  if (name.empty()) return list_items(o.common.json);
+  const Item& item = find_item(name);
+  apply_common_options(o.common);
+  if (!o.out.empty()) make_folder(o.out, "--out");
+  Json result = {{"item", item.name}, {"scale", o.scale}, {"seed", o.seed}};
+  {
+    Progress progress(o.common);
+    o.progress = [&](const std::string& what) { progress(item.name + ": " + what); };
+    result.update(item.run(o));
+  }
+  if (o.common.json) {
+    fmt::print("{}\n", result.dump());
+  } else {
+    print_text(result);
+  }
+  if (!o.out.empty()) {
+    std::string file = item.name;
+    std::replace(file.begin(), file.end(), ':', '-');
+    write_file(o.out + "/" + file + ".json", result.dump(2) + "\n");
+  }
+  return success;
+}
+
+}  // namespace
+
+Json claim(const std::string& text, bool holds, const std::string& why) {
+  return {{"claim", text}, {"holds", holds}, {"why", why}};
+}
+
+Json table(const std::string& title, Json rows) { return {{"title", title}, {"rows", std::move(rows)}}; }
+
+void add_reproduce_command(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("reproduce", "The papers' tables and figures again, ours beside theirs");
+  const auto options = std::make_shared<ReproduceOptions>();
+  const auto item = std::make_shared<std::string>();
+  std::string footer = "Items:\n";
+  for (const Item& each : items()) footer += fmt::format("  {:<20}{}\n", each.name, each.summary);
+  command->footer(footer + "Example:\n  bilevel reproduce krmd:toy --scale quick");
+  command->add_option("item", *item, "what to reproduce; without it they are listed");
+  command
+      ->add_option("--scale", options->scale,
+                   "quick ends within 3 minutes on two cores, full has the paper's lengths")
+      ->check(CLI::IsMember({"quick", "full"}))
+      ->capture_default_str();
+  command->add_option("--data-dir", options->data_dir,
+                      "folder of the image sets (`bilevel data get`), or 20 Newsgroups as folder or tar");
+  command->add_option("--seed", options->seed, "of splits, noise, starts and batches")->capture_default_str();
+  command->add_option("--out", options->out, "folder for the result as ITEM.json");
+  add_common_options(*command, options->common);
+  command->callback([item, options, &exit_code] { exit_code = run(*item, *options); });
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,73 @@
+#include "cli/reproduce_runs.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "bilevel/problems/softmax_loss.h"
+
+namespace bilevel::cli {
+namespace {
+
+template <typename Value, typename Of>
+const SolveRecord& last_up_to(const SolveSummary& summary, Value limit, Of of) {
+  const SolveRecord* found = &summary.records.front();
+  for (const SolveRecord& record : summary.records) {
+    if (of(record) <= limit) found = &record;
+  }
+  return *found;
+}
+
+}  // namespace
+
+const SolveRecord& TimedResult::at_seconds(double seconds) const {
+  return last_up_to(summary, seconds, [](const SolveRecord& r) { return r.seconds; });
+}
+const SolveRecord& TimedResult::at_iteration(int64_t iteration) const {
+  return last_up_to(summary, iteration, [](const SolveRecord& r) { return r.iteration; });
+}
+
+TimedResult run_timed(const CleaningJob& job, const TimedRun& run, double seconds, int64_t iterations,
+                      int64_t records, const ReproduceOptions& options) {
+  SolveOptions solve_options;
+  solve_options.iterations = iterations;
+  solve_options.seconds = seconds;
+  solve_options.records = records;
+  solve_options.seed = options.seed;
+  solve_options.batches = run.batches;
+  TimedResult result;
+  result.label = run.label;
+  result.summary = solve(*job.model.problem, *make_algorithm(run.algorithm, run.settings), solve_options,
+                         [&](const SolveRecord& r, const AlgorithmState&) {
+                           options.progress(fmt::format("{}: iteration {}, {:.0f} s, validation loss {:.4g}",
+                                                        run.label, r.iteration, r.seconds, r.outer_loss));
+                           return true;
+                         });
+  if (job.sets.test.size() > 0) {
+    const Tensor scores = job.model.scores(result.summary.state.inner.w, job.sets.test);
+    result.test_loss = mean_cross_entropy(scores, job.sets.test.labels).item<double>();
+    result.test_accuracy = accuracy_percent(scores, job.sets.test.labels);
+  }
+  return result;
+}
+
+Json timed_row(const TimedResult& result, double seconds) {
+  const SolveSummary& s = result.summary;
+  return {{"method", result.label},
+          {"iterations", s.state.iteration},
+          {"seconds", s.seconds},
+          {"calls", oracle_calls(s.counts)},
+          {"first loss", s.records.front().outer_loss},
+          {"loss at 1/3", number(result.at_seconds(seconds / 3).outer_loss)},
+          {"loss", number(result.loss())},
+          {"test loss", number(result.test_loss)},
+          {"test acc.", number(result.test_accuracy)},
+          {"ended", s.reason == StopReason::not_finite ? "not finite" : "ok"}};
+}
+
+std::string data_folder(const ReproduceOptions& options) {
+  return options.data_dir.empty() ? "data" : options.data_dir;
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,48 @@
+#pragma once
+// Algorithms side by side on a cleaning job, each with the same time: what the items on stocBiO's figure 4
+// and FSLA's figures 2 to 6 share.
+
+#include <string>
+#include <vector>
+
+#include "bilevel/algorithms/registry.h"
+#include "bilevel/algorithms/solve.h"
+#include "bilevel/problems/cleaning_model.h"
+#include "bilevel/problems/cleaning_sets.h"
+#include "cli/reproduce.h"
+
+namespace bilevel::cli {
+
+struct CleaningJob {
+  CleaningSets sets;
+  CleaningModel model;
+};
+
+struct TimedRun {
+  std::string label;  // as the paper's legend has it
+  std::string algorithm;
+  AlgorithmSettings settings = {};
+  StreamOptions batches = {};
+};
+
+struct TimedResult {
+  std::string label;
+  SolveSummary summary;
+  double test_loss = 0, test_accuracy = 0;  // at the end
+  // The last record up to a time or an iteration.
+  const SolveRecord& at_seconds(double seconds) const;
+  const SolveRecord& at_iteration(int64_t iteration) const;
+  double loss() const { return summary.records.back().outer_loss; }
+};
+
+// A run that leaves the finite numbers is a result, too: its summary says so.
+TimedResult run_timed(const CleaningJob& job, const TimedRun& run, double seconds, int64_t iterations,
+                      int64_t records, const ReproduceOptions& options);
+
+// One row: label, iterations, seconds, oracle calls, validation loss at a third of the time and at the end,
+// test loss and accuracy, and how it ended.
+Json timed_row(const TimedResult& result, double seconds);
+
+std::string data_folder(const ReproduceOptions& options);
+
+}  // namespace bilevel::cli
