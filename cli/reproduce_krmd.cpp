@@ -163,7 +163,7 @@ Json reproduce_krmd_toy(const ReproduceOptions& options) {
 }
 
 Json reproduce_krmd_table1(const ReproduceOptions& options) {
-  const int64_t steps = options.full() ? 400 : 100;
+  const int64_t steps = options.full() ? 400 : 50;
   constexpr int64_t K = 10;
   const Mlp problem(MlpOptions{.seed = options.seed, .tensors = doubles});
   const Tensor x = problem.initial_outer(options.seed), w = problem.initial_inner(options.seed);

@@ -1,0 +1,155 @@
+// `bilevel solve`, `compare` and `reproduce` as a user runs them.
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <set>
+#include <string>
+
+#include "bilevel/algorithms/registry.h"
+#include "bilevel/data/npy.h"
+#include "tests/cli/program.h"
+
+namespace bilevel::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+json run_json(const std::string& arguments) {
+  const Output output = run_program(arguments + " --json");
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  return output.json();
+}
+
+TEST(Solve, GivesTheHistoryAndSavesWhatItFound) {
+  const TemporaryFolder folder;
+  const json report = run_json("solve --problem ridge --algorithm aid-cg --iterations 40 --records 4 --out " +
+                               (folder / "run"));
+  EXPECT_EQ(report.at("problem"), "ridge");
+  EXPECT_EQ(report.at("algorithm"), "aid-cg");
+  EXPECT_EQ(report.at("stopped"), "iterations");
+  EXPECT_EQ(report.at("iterations"), 40);
+  EXPECT_EQ(report.at("history").size(), 5U);
+  EXPECT_EQ(report.at("counts").at("inner_gradient"), 400);
+  EXPECT_LT(report.at("outer_loss"), report.at("history")[1].at("outer_loss"));
+  EXPECT_EQ(read_npy(folder / "run/x.npy").numel(), 20);
+  EXPECT_EQ(read_npy(folder / "run/w.npy").numel(), 20);
+  EXPECT_EQ(json::parse(read_text(folder / "run/summary.json")).at("iterations"), 40);
+}
+
+TEST(Solve, OneSeedRepeatsItsBitsAndTwoDiffer) {
+  const std::string command =
+      "solve --problem hyper-cleaning --algorithm soba --inner-batch 8 --outer-batch 8 --iterations 30 "
+      "--out ";
+  const TemporaryFolder folder;
+  run_json(command + (folder / "a") + " --seed 3");
+  run_json(command + (folder / "b") + " --seed 3");
+  run_json(command + (folder / "c") + " --seed 4");
+  const Tensor first = read_npy(folder / "a/x.npy");
+  EXPECT_TRUE(first.equal(read_npy(folder / "b/x.npy")));
+  EXPECT_FALSE(first.equal(read_npy(folder / "c/x.npy")));
+}
+
+TEST(Solve, ADivergingRunSaysWhyAndKeepsTheLastGoodState) {
+  const TemporaryFolder folder;
+  const Output output = run_program(
+      "solve --problem quadratic --algorithm soba --inner-rate 1 --json --out " + (folder / "run"));
+  EXPECT_EQ(output.exit_code, 3);
+  EXPECT_THAT(output.err, AllOf(HasSubstr("finite"), HasSubstr("rate")));
+  EXPECT_EQ(output.json().at("stopped"), "not finite");
+  EXPECT_TRUE(at::isfinite(read_npy(folder / "run/x.npy")).all().item<bool>());
+}
+
+TEST(Solve, RefusalsNameTheOption) {
+  const auto error = [](const std::string& arguments) {
+    const Output output = run_program("solve " + arguments);
+    EXPECT_EQ(output.exit_code, 2) << arguments;
+    EXPECT_EQ(output.out, "") << arguments;
+    return output.err;
+  };
+  EXPECT_THAT(error("--problem ridge --algorithm adam"), AllOf(HasSubstr("'adam'"), HasSubstr("aid-cg")));
+  EXPECT_THAT(error("--problem ridge --iterations -1"), HasSubstr("iterations"));
+  EXPECT_THAT(error("--problem ridge --outer-optimizer lion"), AllOf(HasSubstr("'lion'"), HasSubstr("adam")));
+  EXPECT_THAT(error("--problem learned-rate --algorithm soba"), HasSubstr("double loop"));
+  EXPECT_THAT(error("--problem learned-rate --algorithm reverse --inner-rate 1"), HasSubstr("--inner-rate"));
+}
+
+TEST(Compare, EveryAlgorithmLowersTheLossAndNoTwoAreTheSame) {
+  const TemporaryFolder folder;
+  const json report = run_json(
+      "compare --problem hyper-cleaning --algorithms stocbio,aid-cg,itd,fsla,soba,saba,f2sa,hoag,bsa,ttsa "
+      "--seeds 0-1 "
+      "--budget-calls 2000 --search-seconds 1 --records 4 --out " +
+      (folder / "cmp"));
+  std::set<double> ends;
+  ASSERT_EQ(report.at("algorithms").size(), 10U);
+  for (const json& row : report.at("algorithms")) {
+    ASSERT_EQ(row.at("runs").size(), 2U);
+    for (const json& run : row.at("runs")) {
+      EXPECT_TRUE(run.at("decreased").get<bool>()) << row.at("name") << run;
+      EXPECT_GT(run.at("gradient_norm_last").get<double>(), 0) << row.at("name");
+      ends.insert(run.at("x_norm").get<double>());
+    }
+    EXPECT_EQ(row.at("by_calls").size(), 21U);
+    EXPECT_EQ(row.at("candidates"), 18);
+  }
+  // Deterministic rules give both seeds the same x (hyper-cleaning starts at zero): aid-cg, itd and hoag.
+  EXPECT_EQ(ends.size(), 17U);
+  EXPECT_THAT(read_text(folder / "cmp/runs.csv"), HasSubstr("algorithm,seed,iteration,seconds,oracle_calls"));
+  EXPECT_THAT(read_text(folder / "cmp/by_oracle_calls.csv"), HasSubstr("\nsaba,"));
+  EXPECT_THAT(read_text(folder / "cmp/by_seconds.csv"), HasSubstr("loss_mean,loss_spread"));
+}
+
+TEST(Compare, GivenRatesAreUsedAndNotSearched) {
+  const json report = run_json(
+      "compare --problem ridge --algorithms aid-cg,idarts --seeds 5 --outer-rate 0.5 --inner-rate 0.2 "
+      "--budget-calls 500 --outer-optimizer sgd");
+  for (const json& row : report.at("algorithms")) {
+    EXPECT_EQ(row.at("candidates"), 0);
+    EXPECT_EQ(row.at("outer_rate"), 0.5);
+    EXPECT_EQ(row.at("inner_rate"), 0.2);
+  }
+}
+
+TEST(Compare, RefusalsNameTheOption) {
+  const auto error = [](const std::string& arguments) {
+    const Output output = run_program("compare --problem ridge " + arguments);
+    EXPECT_EQ(output.exit_code, 2) << arguments;
+    return output.err;
+  };
+  EXPECT_THAT(error("--algorithms aid-cg,aid-cg"), HasSubstr("aid-cg stands there twice"));
+  EXPECT_THAT(error("--algorithms aid-cg,nobody"), HasSubstr("'nobody'"));
+  EXPECT_THAT(error("--algorithms aid-cg --seeds 3-1"), HasSubstr("--seeds 3-1"));
+  EXPECT_THAT(error("--algorithms aid-cg --seeds 1,x"), HasSubstr("--seeds 1,x"));
+  EXPECT_THAT(error("--algorithms aid-cg --outer-rates 1,-1"), HasSubstr("-1"));
+}
+
+TEST(Reproduce, ListsItsItemsAndRunsOne) {
+  const json list = run_json("reproduce");
+  std::set<std::string> names;
+  for (const json& item : list.at("items")) names.insert(item.at("name"));
+  EXPECT_EQ(names, (std::set<std::string>{"krmd:toy", "krmd:table1", "krmd:table2", "krmd:figure5",
+                                          "fsla:figure1", "fsla:cleaning", "fsla:ablation",
+                                          "stocbio:cleaning", "stocbio:newsgroups"}));
+  const json table = run_json("reproduce krmd:table1");
+  for (const json& claim : table.at("claims")) EXPECT_TRUE(claim.at("holds").get<bool>()) << claim;
+  EXPECT_EQ(table.at("tables")[0].at("rows").size(), 4U);
+  const Output unknown = run_program("reproduce krmd:table9");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("'krmd:table9'"), HasSubstr("krmd:table2")));
+  const Output no_data = run_program("reproduce krmd:table2 --data-dir /nowhere");
+  EXPECT_NE(no_data.exit_code, 0);
+  EXPECT_THAT(no_data.err, AllOf(HasSubstr("/nowhere"), HasSubstr("bilevel data get")));
+}
+
+TEST(List, NamesEveryAlgorithm) {
+  const json list = run_json("list");
+  std::set<std::string> names;
+  for (const json& row : list.at("algorithms")) names.insert(row.at("name"));
+  for (const AlgorithmRow& row : algorithm_rows()) EXPECT_TRUE(names.contains(row.name)) << row.name;
+}
+
+}  // namespace
+}  // namespace bilevel::test
