@@ -201,7 +201,7 @@ void products_table(const CleaningData& data, at::ScalarType dtype, int64_t roun
 }
 
 // The multiply-adds of a Hessian product without its memory: the two products of the non-zeros by rows, with
-// the columns folded so that the table stays in the first cache. No order of the work can take less.
+// the columns folded so that the table stays in the first cache: a floor for these kernels.
 template <class T>
 double arithmetic_ms(const FeatureMatrix& matrix, int64_t classes, int64_t rounds) {
   const int64_t stride = bilevel::softmax::stride_for(classes), threads = at::get_num_threads();
@@ -262,7 +262,7 @@ void text_table(const std::string& path, at::ScalarType dtype, int64_t rounds) {
       1e3 * static_cast<double>(matrix.bytes() + 2 * static_cast<int64_t>(at.v.nbytes())) / bandwidth;
   const double arithmetic = dtype == at::kFloat ? arithmetic_ms<float>(matrix, classes, rounds)
                                                 : arithmetic_ms<double>(matrix, classes, rounds);
-  fmt::print("What no Hessian product can do without:\n");
+  fmt::print("Floors: the least traffic, and the arithmetic of these kernels\n");
   for (const auto& [name, ms] : {std::pair{"non-zeros, v and Hv, once", traffic_ms},
                                  std::pair{"its multiply-adds, in L1", arithmetic}}) {
     fmt::print("{:<28} {:>10.3f} ms {:>7.2f} x reading the non-zeros\n", name, ms, ms / read_ms);

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -43,7 +42,6 @@ class BlockCache final : public c10::Allocator {
  private:
   static constexpr size_t smallest = size_t{1} << 20;     // below it the heap serves well
   static constexpr size_t granularity = size_t{1} << 16;  // sizes that differ by less share their blocks
-  static constexpr size_t huge_page = size_t{2} << 20;    // of most processors; elsewhere only a boundary
   static constexpr size_t most_idle = size_t{512} << 20;  // what may lie unused
 
   c10::DataPtr make(size_t bytes) {
@@ -61,26 +59,11 @@ class BlockCache final : public c10::Allocator {
       idle.pop_back();
       idle_bytes_ -= bytes;
     } else {
-      data = map(bytes);
+      data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (data == MAP_FAILED) throw std::bad_alloc();
     }
     live_[data] = bytes;
     return data;
-  }
-
-  // Blocks of one huge page and more begin on the boundary of one and ask for them: a table of 8 MB is 2000
-  // small pages, more than a processor remembers the places of, and 4 huge ones. What is beyond the last
-  // whole huge page stays in small ones, so that a block takes no more memory than it was asked for.
-  static void* map(size_t bytes) {
-    const size_t spare = bytes < huge_page ? 0 : huge_page;
-    void* mapped = mmap(nullptr, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) throw std::bad_alloc();
-    if (spare == 0) return mapped;
-    auto* const begin = static_cast<std::byte*>(mapped);
-    const size_t before = (huge_page - reinterpret_cast<uintptr_t>(begin) % huge_page) % huge_page;
-    if (before > 0) munmap(begin, before);
-    if (before < spare) munmap(begin + before + bytes, spare - before);
-    madvise(begin + before, bytes, MADV_HUGEPAGE);  // a kernel without them says no, and nothing changes
-    return begin + before;
   }
 
   static void give_back(void* data) {
