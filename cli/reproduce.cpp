@@ -154,6 +154,7 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
                       "folder of the image sets (`bilevel data get`), or 20 Newsgroups as folder or tar");
   command->add_option("--seed", options->seed, "of splits, noise, starts and batches")->capture_default_str();
   command->add_option("--out", options->out, "folder for the result as ITEM.json");
+  options->common.dtype = "float";  // of the items on data; the small ones are in double in any case
   add_common_options(*command, options->common);
   command->callback([item, options, &exit_code] { exit_code = run(*item, *options); });
 }

@@ -187,7 +187,7 @@ Tuned tune(const RegularizerSearch& problem, AlgorithmFlags& flags, Progress& pr
   if (flags.settings.outer.rate == 0) flags.settings.outer.rate = first_outer_rate(oracle, flags);
   const auto algorithm = make_algorithm(flags.algorithm, flags.settings);
   tuned.summary = solve(problem, *algorithm, flags.solve, [&](const SolveRecord& r, const AlgorithmState&) {
-    progress(fmt::format("tune: iteration {}, validation loss {:.4f}, accuracy {:.3f}", r.iteration,
+    progress(fmt::format("tune: iteration {}, validation loss {:.4f}, accuracy {:.2f} %", r.iteration,
                          r.outer_loss, r.metrics.at("valid_accuracy")));
     return true;
   });
@@ -274,7 +274,7 @@ void print_text(const Json& r) {
              "", "loss", "accuracy", "loss", "accuracy");
   for (const std::string set : {"train", "valid", "test"}) {
     if (r.at(set + "_loss").is_null()) continue;
-    fmt::print("{:<12}{:>12.4f}{:>12.4f}{:>12.4f}{:>12.4f}\n", set,
+    fmt::print("{:<12}{:>12.4f}{:>12.2f}{:>12.4f}{:>12.2f}\n", set,
                r.at("baseline_" + set + "_loss").get<double>(),
                r.at("baseline_" + set + "_accuracy").get<double>(), r.at(set + "_loss").get<double>(),
                r.at(set + "_accuracy").get<double>());

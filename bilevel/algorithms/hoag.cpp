@@ -91,14 +91,16 @@ bool Hoag::accept(AlgorithmState& state, const OuterGradients& outer_at, double 
   // To first order: the slope along the step that was really taken, after projections.
   const double predicted =
       at::dot(state.memory.at("direction"), state.memory.at("x") - state.x).item<double>();
-  if (loss <= last_loss - options_.sufficient * predicted) {
+  // At the optimum the loss stands still, and that is no reason for ever longer steps.
+  const double rounding = 64 * rounding_of(state.x) * std::abs(last_loss);
+  if (predicted > rounding && loss <= last_loss - options_.sufficient * predicted) {
     state.numbers["step_factor"] *= options_.increase;
     return true;
   }
   // Each w is known to its tolerance, and f as far as grad_w f carries that. Not to what a limit on the inner
   // steps left: that grows with a step that is too long, and would excuse it.
-  const double unknown = outer_at.w.norm().item<double>() * (tolerance + state.numbers.at("last_tolerance")) +
-                         64 * rounding_of(state.x) * std::abs(last_loss);
+  const double unknown =
+      outer_at.w.norm().item<double>() * (tolerance + state.numbers.at("last_tolerance")) + rounding;
   return loss <= last_loss + unknown;
 }
 

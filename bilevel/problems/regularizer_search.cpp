@@ -17,7 +17,7 @@ namespace {
 SetScores scores_of(const LabelledRows& rows, const Tensor& matrix) {
   const Tensor scores = linear_scores(rows.features, {}, matrix.detach());
   return {.loss = mean_cross_entropy(scores, rows.labels).item<double>(),
-          .accuracy = accuracy_percent(scores, rows.labels) / 100};
+          .accuracy = accuracy_percent(scores, rows.labels)};
 }
 
 }  // namespace

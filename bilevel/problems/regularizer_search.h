@@ -15,7 +15,7 @@
 
 namespace bilevel {
 
-// Of one set; the accuracy is a fraction.
+// Of one set; the accuracy is in percent.
 struct SetScores {
   double loss = 0;
   double accuracy = 0;

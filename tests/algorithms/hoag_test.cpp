@@ -158,5 +158,18 @@ TEST(Hoag, misuse_names_the_option_and_the_bound) {
   EXPECT_THAT(of([](HoagOptions& o) { o.linear_steps = 0; }), HasSubstr("linear_steps = 0"));
 }
 
+// 1.05^15000 is infinite: a step size that grows where the loss stands still ends a run that has long
+// arrived.
+TEST(Hoag, the_step_does_not_grow_at_the_optimum) {
+  const Known known = known_ridge();
+  AlgorithmSettings settings = settings_for(known);
+  settings.inner.steps = settings.hypergradient.terms = 5;
+  const SolveSummary summary =
+      solve_from(known, *make_algorithm("hoag", settings), {.iterations = 20000, .records = 1});
+  EXPECT_EQ(summary.reason, StopReason::iterations) << summary.message;
+  EXPECT_LT(summary.state.numbers.at("step_factor"), 1e3);
+  EXPECT_LT(known.gradient_norm(summary.state.x), 1e-9);
+}
+
 }  // namespace
 }  // namespace bilevel::test

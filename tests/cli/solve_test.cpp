@@ -81,7 +81,7 @@ TEST(Compare, EveryAlgorithmLowersTheLossAndNoTwoAreTheSame) {
   const json report = run_json(
       "compare --problem hyper-cleaning --algorithms stocbio,aid-cg,itd,fsla,soba,saba,f2sa,hoag,bsa,ttsa "
       "--seeds 0-1 "
-      "--budget-calls 2000 --search-seconds 1 --records 4 --out " +
+      "--budget-calls 20000 --records 4 --out " +
       (folder / "cmp"));
   std::set<double> ends;
   ASSERT_EQ(report.at("algorithms").size(), 10U);
