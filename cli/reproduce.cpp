@@ -107,7 +107,7 @@ int list_items(bool json) {
 int run(const std::string& name, ReproduceOptions& o) {
   if (name.empty()) return list_items(o.common.json);
   const Item& item = find_item(name);
-  apply_common_options(o.common);
+  o.tensors = apply_common_options(o.common);
   if (!o.out.empty()) make_folder(o.out, "--out");
   Json result = {{"item", item.name}, {"scale", o.scale}, {"seed", o.seed}};
   {

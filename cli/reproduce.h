@@ -20,6 +20,7 @@ struct ReproduceOptions {
   std::string data_dir;         // where data are; what that means is the item's affair
   uint64_t seed = 0;
   CommonOptions common;
+  at::TensorOptions tensors;  // of --dtype and --device, for the items on data
   std::string out;
   std::function<void(const std::string&)> progress;  // never empty when an item is called
 

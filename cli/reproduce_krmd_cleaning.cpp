@@ -51,9 +51,10 @@ Job load(const ReproduceOptions& options) {
   named.set = "mnist";
   if (!options.data_dir.empty()) named.folder = options.data_dir;
   named.seed = options.seed;
+  named.dtype = c10::typeMetaToScalarType(options.tensors.dtype());
   Job job;
   job.sets = make_named_cleaning_sets(named);
-  job.model = make_linear_cleaning(job.sets, regularization, at::TensorOptions().dtype(at::kFloat));
+  job.model = make_linear_cleaning(job.sets, regularization, options.tensors);
   return job;
 }
 

@@ -194,7 +194,7 @@ void save(const Json& report, const std::string& folder) {
 
 Json reproduce_newsgroups(const ReproduceOptions& options) {
   const double budget = options.full() ? 120 : 12;
-  const at::ScalarType dtype = c10::typeMetaToScalarType(apply_common_options(options.common).dtype());
+  const at::ScalarType dtype = c10::typeMetaToScalarType(options.tensors.dtype());
   options.progress("reading");
   const RegularizerSearch problem(
       read_newsgroup_sets(newsgroups_path(options.data_dir), {.dtype = dtype}, 0.5, options.seed), rate);
