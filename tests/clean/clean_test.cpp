@@ -30,10 +30,12 @@ CleaningSets clouds(double noise) {
   options.label_noise = noise;
   const CleaningData data = draw_cleaning_data(options, 5).with_bias();
   CleaningSets sets;
-  sets.train = {{.dense = data.train.features, .sparse = {}}, data.train.labels};
-  sets.valid = {{.dense = data.valid.features, .sparse = {}}, data.valid.labels};
-  sets.test = {{.dense = data.valid.features.slice(0, 0, 30), .sparse = {}},
-               data.valid.labels.slice(0, 0, 30)};
+  sets.train.features.dense = data.train.features;
+  sets.train.labels = data.train.labels;
+  sets.valid.features.dense = data.valid.features;
+  sets.valid.labels = data.valid.labels;
+  sets.test.features.dense = data.valid.features.slice(0, 0, 30);
+  sets.test.labels = data.valid.labels.slice(0, 0, 30);
   sets.classes = 3;
   sets.replaced = data.replaced;
   sets.wrong = data.wrong;
