@@ -3,13 +3,14 @@
 //
 //     w <- w - inner_rate (k+1)^(-2/5) grad_w g,     x <- x - rate (k+1)^(-3/5) (grad_x f - C v),
 //
-// so that x moves ever more slowly against w, with v from BSA's estimator (randomized_series.h) at the new w.
-// The two schedules are the rule itself and take the place of those in the options.
+// so that x moves ever more slowly against w, with v from BSA's estimator (randomized_series.h) at the new w:
+// BSA's step with T = 1 and these schedules. The two schedules are the rule itself and take the place of
+// those in the options.
 
 #include <memory>
 #include <string_view>
 
-#include "bilevel/algorithms/algorithm.h"
+#include "bilevel/algorithms/bsa.h"
 #include "bilevel/algorithms/randomized_series.h"
 
 namespace bilevel {
@@ -23,17 +24,10 @@ struct TtsaOptions {
   void validate() const;
 };
 
-class Ttsa : public Algorithm {
+class Ttsa : public Bsa {
  public:
   explicit Ttsa(const TtsaOptions& options);
   std::string_view name() const override { return "ttsa"; }
-
- private:
-  void begin(AlgorithmState& state) const override;
-  IterationSummary advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const override;
-
-  TtsaOptions options_;
-  std::unique_ptr<const InnerOptimizer> optimizer_;
 };
 
 }  // namespace bilevel

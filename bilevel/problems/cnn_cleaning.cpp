@@ -18,7 +18,6 @@
 namespace bilevel {
 namespace {
 
-constexpr double flag_below = -3;          // K-RMD, section 4.2.1
 constexpr int64_t images_at_a_time = 500;  // of scores()
 
 }  // namespace
@@ -129,11 +128,7 @@ std::map<std::string, double> CnnCleaning::metrics(const Tensor& w, const Tensor
   std::map<std::string, double> result{
       {"train_accuracy_percent", accuracy_percent(scores(data_.train.features, w), data_.train.labels)},
       {"valid_accuracy_percent", accuracy_percent(scores(data_.valid.features, w), data_.valid.labels)}};
-  if (data_.replaced.defined()) {
-    const Tensor flagged = x.detach().lt(flag_below);
-    result["f1_replaced"] = f1_score(flagged, data_.replaced);
-    result["f1_wrong"] = f1_score(flagged, data_.wrong);
-  }
+  add_flag_scores(x, data_.replaced, data_.wrong, result);
   return result;
 }
 

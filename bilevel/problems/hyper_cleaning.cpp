@@ -15,7 +15,6 @@ namespace bilevel {
 namespace {
 
 constexpr int power_iterations = 30;
-constexpr double flag_below = -3;  // K-RMD, section 4.2.1
 
 void check_finite(const LabelledExamples& examples, const char* set) {
   if (!examples.features.isfinite().all().item<bool>()) {
@@ -74,11 +73,7 @@ std::map<std::string, double> HyperCleaning::metrics(const Tensor& w, const Tens
   std::map<std::string, double> result{
       {"train_accuracy_percent", accuracy_percent(logits(data_.train.features, w), data_.train.labels)},
       {"valid_accuracy_percent", accuracy_percent(logits(data_.valid.features, w), data_.valid.labels)}};
-  if (data_.replaced.defined()) {
-    const Tensor flagged = x.detach().lt(flag_below);
-    result["f1_replaced"] = f1_score(flagged, data_.replaced);
-    result["f1_wrong"] = f1_score(flagged, data_.wrong);
-  }
+  add_flag_scores(x, data_.replaced, data_.wrong, result);
   return result;
 }
 

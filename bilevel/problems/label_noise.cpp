@@ -35,4 +35,12 @@ double f1_score(const Tensor& flagged, const Tensor& truth) {
   return either > 0 ? 2 * both / either : 0;
 }
 
+void add_flag_scores(const Tensor& x, const Tensor& replaced, const Tensor& wrong,
+                     std::map<std::string, double>& metrics) {
+  if (!replaced.defined()) return;
+  const Tensor flagged = x.detach().lt(flag_below);
+  metrics["f1_replaced"] = f1_score(flagged, replaced);
+  metrics["f1_wrong"] = f1_score(flagged, wrong);
+}
+
 }  // namespace bilevel

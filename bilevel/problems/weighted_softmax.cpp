@@ -15,8 +15,6 @@
 namespace bilevel {
 namespace {
 
-constexpr double flag_below = -3;  // K-RMD, section 4.2.1
-
 LabelledRows converted(const LabelledExamples& examples, const at::TensorOptions& tensors,
                        FeatureMatrix::Storage storage) {
   const LabelledExamples moved = examples.to(tensors);
@@ -149,11 +147,7 @@ std::map<std::string, double> WeightedSoftmax::metrics(const Tensor& w, const Te
   std::map<std::string, double> result{
       {"train_accuracy_percent", accuracy_percent(train_, layout_.matrix(w))},
       {"valid_accuracy_percent", accuracy_percent(valid_, layout_.matrix(w))}};
-  if (replaced_.defined()) {
-    const Tensor flagged = x.detach().lt(flag_below);
-    result["f1_replaced"] = f1_score(flagged, replaced_);
-    result["f1_wrong"] = f1_score(flagged, wrong_);
-  }
+  add_flag_scores(x, replaced_, wrong_, result);
   return result;
 }
 
