@@ -144,11 +144,10 @@ Json reproduce_fsla_figure1(const ReproduceOptions& options) {
   Json claims = Json::array(), tables = Json::array();
   tables.push_back(first_set(problem, x, lengths, claims, options));
   tables.push_back(second_set(problem, x, lengths, options.seed, claims));
-  return {
-      {"tables", tables},
-      {"claims", claims},
-      {"notes",
-       {"10,000 samples, dimension 5, rate 2e-5, as in the paper; its figure has no numbers in the text."}}};
+  return {{"tables", tables},
+          {"claims", claims},
+          {"notes", Json::array({"10,000 samples, dimension 5, rate 2e-5, as in the paper; its figure has no "
+                                 "numbers in the text."})}};
 }
 
 }  // namespace bilevel::cli

@@ -158,8 +158,9 @@ Json reproduce_krmd_toy(const ReproduceOptions& options) {
   return {{"tables", tables},
           {"claims", claims},
           {"notes",
-           {"The paper's figures have no numbers in the text; figures 3 and 4 start at (1, 1), where its "
-            "figure 1 is."}}};
+           Json::array(
+               {"The paper's figures have no numbers in the text; figures 3 and 4 start at (1, 1), where its "
+                "figure 1 is."})}};
 }
 
 Json reproduce_krmd_table1(const ReproduceOptions& options) {
@@ -209,9 +210,9 @@ Json reproduce_krmd_table1(const ReproduceOptions& options) {
                          fmt::format("{} cross products for N = {} and T = {}",
                                      found.at("forward").counts.cross, x.numel(), steps)));
   return {{"tables",
-           {table(fmt::format("Table 1 measured: M = {} weights, N = {} hyperparameters, T = {}", w.numel(),
-                              x.numel(), steps),
-                  rows)}},
+           Json::array({table(fmt::format("Table 1 measured: M = {} weights, N = {} hyperparameters, T = {}",
+                                          w.numel(), x.numel(), steps),
+                              rows)})},
           {"claims", claims}};
 }
 

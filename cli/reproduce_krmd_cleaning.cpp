@@ -140,10 +140,10 @@ Json reproduce_krmd_table2(const ReproduceOptions& options) {
   claims.push_back(claim("K = 5 runs about twice as fast as full reverse mode",
                          seconds[100] / seconds[5] > 1.8,
                          fmt::format("{:.2f} times", seconds[100] / seconds[5])));
-  Json notes = {
-      fmt::format("MNIST, {} training, {} validation, {} test examples; {} hyper-iterations of Adam at {}",
-                  job.sets.train.size(), job.sets.valid.size(), job.sets.test.size(), iterations,
-                  options.full() ? outer_rate : quick_outer_rate)};
+  Json notes = Json::array(
+      {fmt::format("MNIST, {} training, {} validation, {} test examples; {} hyper-iterations of Adam at {}",
+                   job.sets.train.size(), job.sets.valid.size(), job.sets.test.size(), iterations,
+                   options.full() ? outer_rate : quick_outer_rate)});
   if (!options.full())
     notes.push_back("quick has 60 of the paper's 1000 hyper-iterations: --scale full for all");
   return {
@@ -184,7 +184,8 @@ Json reproduce_krmd_figure5(const ReproduceOptions& options) {
   claims.push_back(claim("the limit decreases slowly with K", falls,
                          fmt::format("{:.2e}, {:.2e}, {:.2e}, {:.2e}, {:.2e}", limit[1], limit[5], limit[25],
                                      limit[50], limit[100])));
-  return {{"tables", {table("Figure 5: |full gradient| by hyper-iteration", rows)}}, {"claims", claims}};
+  return {{"tables", Json::array({table("Figure 5: |full gradient| by hyper-iteration", rows)})},
+          {"claims", claims}};
 }
 
 }  // namespace bilevel::cli

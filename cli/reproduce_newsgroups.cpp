@@ -210,16 +210,16 @@ Json reproduce_newsgroups(const ReproduceOptions& options) {
                  {"test_examples", problem.sets().test->size()},
                  {"budget_seconds", budget},
                  {"claims", claims(outcomes, problem.sets().test->size())},
-                 {"notes",
-                  {fmt::format("{} features, {} training non-zeros", problem.layout().features,
-                               problem.sets().nonzeros)}},
+                 {"notes", Json::array({fmt::format("{} features, {} training non-zeros",
+                                                    problem.layout().features, problem.sets().nonzeros)})},
                  {"rows", Json::array()}};
   Json rows = Json::array();
   for (const Outcome& outcome : outcomes) {
     report["rows"].push_back(row_json(outcome));
     rows.push_back(table_row(outcome, budget));
   }
-  report["tables"] = {table(fmt::format("Figures 2 and 3: 20 Newsgroups, {:.0f} s each", budget), rows)};
+  report["tables"] =
+      Json::array({table(fmt::format("Figures 2 and 3: 20 Newsgroups, {:.0f} s each", budget), rows)});
   if (!options.out.empty()) save(report, options.out);
   return report;
 }
