@@ -79,8 +79,8 @@ TEST(RegularizerSearch, ScoresAreThoseOfTheLossesOnAllThreeSets) {
   EXPECT_NEAR(scores.at("valid_loss"), problem.outer_loss(w, x, {}).item<double>(), 1e-12);
   const double ridge = w.square().sum().item<double>() / 36;
   EXPECT_NEAR(scores.at("train_loss"), problem.inner_loss(w, x, {}).item<double>() - ridge, 1e-12);
-  EXPECT_NEAR(scores.at("valid_accuracy"),
-              accuracy_percent(problem.valid(), problem.layout().matrix(w)), 1e-10);
+  EXPECT_NEAR(scores.at("valid_accuracy"), accuracy_percent(problem.valid(), problem.layout().matrix(w)),
+              1e-10);
   EXPECT_EQ(scores.count("test_accuracy"), 1);
 
   RegularizerSets without = small_sets(3);
