@@ -29,6 +29,27 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
       ->check(CLI::IsMember({"hessian", "gauss-newton"}))
       ->capture_default_str();
 
+  auto* own = command.add_option_group("settings of single algorithms");
+  own->add_option("--strong-convexity", s.strong_convexity,
+                  "stocbio: mu, by which its Hessian batches shrink; 0 = all of one size")
+      ->capture_default_str();
+  own->add_option("--hessian-batch", s.hessian_batch, "stocbio: B of those batches; 0 = the inner batch")
+      ->capture_default_str();
+  own->add_option("--momentum-decay", s.momentum_decay,
+                  "fsla, single-loop-*: how much of the momentum the first step forgets")
+      ->capture_default_str();
+  own->add_option("--averaging", s.averaging, "ma-soba, sustain, mrbo: the newest sample's part, in (0, 1]")
+      ->capture_default_str();
+  own->add_option("--period", s.period, "vrbo: iterations from one large batch to the next")
+      ->capture_default_str();
+  own->add_option("--large-batch", s.large_batch, "vrbo: examples of a large batch; 0 = all")
+      ->capture_default_str();
+  own->add_option("--penalty", s.penalty, "f2sa: lambda of the first iteration")->capture_default_str();
+  own->add_option("--penalty-growth", s.penalty_growth, "f2sa: lambda grows like (k+1)^growth")
+      ->capture_default_str();
+  own->add_option("--joint-rate", s.joint_rate, "bome: w's rate; 0 = the outer rate")->capture_default_str();
+  own->add_option("--barrier", s.barrier, "bome: its eta")->capture_default_str();
+
   auto* inner = command.add_option_group("inner loop");
   inner->add_option("--inner-steps", s.inner.steps, "T");
   inner->add_option("--inner-rate", s.inner.rate, "by default from the problem's curvature");
@@ -42,9 +63,8 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
       ->capture_default_str();
 
   auto* outer = command.add_option_group("outer steps");
-  outer->add_option(
-      "--outer-rate", s.outer.rate,
-      "rate of the outer steps; without it and --outer-optimizer: Adam at the problem's default");
+  outer->add_option("--outer-rate", s.outer.rate,
+                    "rate of the outer steps; the command has its own way to one where it is left out");
   outer->add_option("--outer-optimizer", s.outer.optimizer, "sgd or adam");
   outer->add_option("--outer-momentum", s.outer.momentum, "of sgd")->capture_default_str();
   outer->add_option("--outer-schedule", f.outer_schedule, "constant, inverse-sqrt, cosine, linear or power")

@@ -52,6 +52,29 @@ TEST(Solve, OneSeedRepeatsItsBitsAndTwoDiffer) {
   EXPECT_FALSE(first.equal(read_npy(folder / "c/x.npy")));
 }
 
+// Every setting of a single algorithm is reachable: another value, another x.
+TEST(Solve, SettingsOfSingleAlgorithmsReachThem) {
+  const TemporaryFolder folder;
+  int runs = 0;
+  const auto x_of = [&](const std::string& arguments) {
+    const std::string out = folder / ("run" + std::to_string(runs++));
+    run_json(
+        "solve --problem hyper-cleaning --inner-batch 8 --outer-batch 8 --iterations 12 --inner-rate 0.5 "
+        "--out " +
+        out + " --algorithm " + arguments);
+    return read_npy(out + "/x.npy");
+  };
+  for (const auto& [algorithm, setting] : std::vector<std::pair<std::string, std::string>>{
+           {"stocbio", "--strong-convexity 0.3 --hessian-batch 4"},
+           {"fsla", "--momentum-decay 0.2"},
+           {"ma-soba", "--averaging 0.7"},
+           {"vrbo", "--period 3 --large-batch 20"},
+           {"f2sa", "--penalty 3 --penalty-growth 0.5"},
+           {"bome", "--joint-rate 0.02 --barrier 0.1"}}) {
+    EXPECT_FALSE(x_of(algorithm).equal(x_of(algorithm + " " + setting))) << algorithm;
+  }
+}
+
 TEST(Solve, ADivergingRunSaysWhyAndKeepsTheLastGoodState) {
   const TemporaryFolder folder;
   const Output output = run_program(
