@@ -1,4 +1,5 @@
-// The main function of every test program: GoogleTest on all cores, so that the tests run as the program does.
+// The main function of every test program: GoogleTest on all cores, so that the tests run as the program
+// does.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
