@@ -18,13 +18,9 @@ namespace {
 // The paper's settings: 5000 + 5000 images, 80 % of the labels perturbed, no regulariser, batches of 256.
 CleaningJob load(const std::string& set, const ReproduceOptions& options) {
   options.progress("reading " + set);
-  NamedCleaningOptions named;
-  named.set = set;
-  named.folder = data_folder(options);
+  NamedCleaningOptions named = named_set(set, options);
   named.corruption = 0.8;
   named.test_on_rest = false;
-  named.seed = options.seed;
-  named.dtype = c10::typeMetaToScalarType(options.tensors.dtype());
   named.bias = false;
   CleaningJob job;
   job.sets = make_named_cleaning_sets(named);

@@ -14,10 +14,9 @@
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/algorithms/solve.h"
 #include "bilevel/hypergradients/registry.h"
-#include "bilevel/problems/cleaning_model.h"
-#include "bilevel/problems/cleaning_sets.h"
 #include "bilevel/problems/label_noise.h"
-#include "cli/reproduce.h"
+#include "bilevel/problems/softmax_loss.h"
+#include "cli/reproduce_runs.h"
 
 namespace bilevel::cli {
 namespace {
@@ -40,25 +39,15 @@ const std::map<int64_t, Paper> paper = {{1, {87.50, 89.32, 0.413, 0.85, {0.84, 0
                                         {50, {88.17, 90.18, 0.381, 0.89, {0.89, 0.89, 0.89}}},
                                         {100, {88.33, 90.24, 0.380, 0.88, {0.89, 0.89, 0.89}}}};
 
-struct Job {
-  CleaningSets sets;
-  CleaningModel model;
-};
-
-Job load(const ReproduceOptions& options) {
+CleaningJob load(const ReproduceOptions& options) {
   options.progress("reading mnist");
-  NamedCleaningOptions named;
-  named.set = "mnist";
-  if (!options.data_dir.empty()) named.folder = options.data_dir;
-  named.seed = options.seed;
-  named.dtype = c10::typeMetaToScalarType(options.tensors.dtype());
-  Job job;
-  job.sets = make_named_cleaning_sets(named);
+  CleaningJob job;
+  job.sets = make_named_cleaning_sets(named_set("mnist", options));
   job.model = make_linear_cleaning(job.sets, regularization, options.tensors);
   return job;
 }
 
-SolveSummary run(const Job& job, int64_t K, int64_t iterations, int64_t records,
+SolveSummary run(const CleaningJob& job, int64_t K, int64_t iterations, int64_t records,
                  const ReproduceOptions& options) {
   AlgorithmSettings settings;
   settings.inner.steps = T;
@@ -76,8 +65,8 @@ SolveSummary run(const Job& job, int64_t K, int64_t iterations, int64_t records,
                });
 }
 
-double accuracy(const Job& job, const Tensor& w, const CleaningSet& set) {
-  return 100 * (job.model.scores(w, set).argmax(1) == set.labels).to(at::kDouble).mean().item<double>();
+double accuracy(const CleaningJob& job, const Tensor& w, const CleaningSet& set) {
+  return accuracy_percent(job.model.scores(w, set), set.labels);
 }
 
 double f1_at(const Tensor& x, double threshold, const Tensor& truth) {
@@ -87,7 +76,7 @@ double f1_at(const Tensor& x, double threshold, const Tensor& truth) {
 }  // namespace
 
 Json reproduce_krmd_table2(const ReproduceOptions& options) {
-  const Job job = load(options);
+  const CleaningJob job = load(options);
   const int64_t iterations = options.full() ? 1000 : 60;
   const int64_t threshold_iterations = std::min<int64_t>(150, iterations);
   Json rows = Json::array(), thresholds = Json::array();
@@ -101,7 +90,7 @@ Json reproduce_krmd_table2(const ReproduceOptions& options) {
     test[K] = accuracy(job, w, job.sets.test);
     const double valid = accuracy(job, w, job.sets.valid);
     loss[K] = s.records.back().outer_loss;
-    f1[K] = f1_at(x, -3, job.sets.replaced);
+    f1[K] = f1_at(x, flag_below, job.sets.replaced);
     seconds[K] = s.seconds;
     const Paper& p = paper.at(K);
     rows.push_back({{"K", K},
@@ -113,7 +102,7 @@ Json reproduce_krmd_table2(const ReproduceOptions& options) {
                     {"paper  ", fmt::format("{:.3f}", p.loss)},
                     {"f1_replaced", f1[K]},
                     {"paper   ", fmt::format("{:.2f}", p.f1)},
-                    {"f1 (wrong)", f1_at(x, -3, job.sets.wrong)},
+                    {"f1 (wrong)", f1_at(x, flag_below, job.sets.wrong)},
                     {"seconds", s.seconds}});
     worst_accuracy = std::max(worst_accuracy, std::abs(test[K] - p.test));
     worst_f1 = std::max(worst_f1, std::abs(f1[K] - p.f1));
@@ -156,7 +145,7 @@ Json reproduce_krmd_table2(const ReproduceOptions& options) {
 }
 
 Json reproduce_krmd_figure5(const ReproduceOptions& options) {
-  const Job job = load(options);
+  const CleaningJob job = load(options);
   const int64_t iterations = options.full() ? 1000 : 40, records = options.full() ? 20 : 4;
   const auto full_gradient = make_estimator("reverse", {});
   Json rows = Json::array();

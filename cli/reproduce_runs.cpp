@@ -66,8 +66,13 @@ Json timed_row(const TimedResult& result, double seconds) {
           {"ended", s.reason == StopReason::not_finite ? "not finite" : "ok"}};
 }
 
-std::string data_folder(const ReproduceOptions& options) {
-  return options.data_dir.empty() ? "data" : options.data_dir;
+NamedCleaningOptions named_set(const std::string& set, const ReproduceOptions& options) {
+  NamedCleaningOptions named;
+  named.set = set;
+  if (!options.data_dir.empty()) named.folder = options.data_dir;
+  named.seed = options.seed;
+  named.dtype = c10::typeMetaToScalarType(options.tensors.dtype());
+  return named;
 }
 
 }  // namespace bilevel::cli

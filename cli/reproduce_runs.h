@@ -43,6 +43,8 @@ TimedResult run_timed(const CleaningJob& job, const TimedRun& run, double second
 // test loss and accuracy, and how it ended.
 Json timed_row(const TimedResult& result, double seconds);
 
-std::string data_folder(const ReproduceOptions& options);
+// A named set where the options say it is, with their seed and type; the rest as the paper has it is the
+// item's.
+NamedCleaningOptions named_set(const std::string& set, const ReproduceOptions& options);
 
 }  // namespace bilevel::cli

@@ -19,15 +19,11 @@ namespace {
 
 CleaningJob load(double corruption, const ReproduceOptions& options) {
   options.progress(fmt::format("reading mnist, corruption {}", corruption));
-  NamedCleaningOptions named;
-  named.set = "mnist";
-  named.folder = data_folder(options);
+  NamedCleaningOptions named = named_set("mnist", options);
   named.train = 20000;
   named.valid = 5000;
   named.test_on_rest = false;  // the 10,000 of the test file
   named.corruption = corruption;
-  named.seed = options.seed;
-  named.dtype = c10::typeMetaToScalarType(options.tensors.dtype());
   CleaningJob job;
   job.sets = make_named_cleaning_sets(named);
   job.model = make_linear_cleaning(job.sets, 0.001, options.tensors);
