@@ -1,0 +1,81 @@
+#include "bilevel/nas/network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace bilevel::nas {
+namespace {
+
+struct Defaults {
+  int64_t channels, cells;
+};
+
+Defaults defaults_of(SpaceKind kind) {
+  switch (kind) {
+    case SpaceKind::nasbench201:
+      return {16, 5};
+    case SpaceKind::nasbench1shot1:
+      return {128, 9};
+    case SpaceKind::darts:
+      return {36, 20};
+  }
+  return {};
+}
+
+}  // namespace
+
+void NetworkOptions::validate(SpaceKind kind) const {
+  const auto require = [](bool holds, const char* option, int64_t value, const char* bound) {
+    if (!holds) throw std::invalid_argument(fmt::format("{} = {}: must be {}", option, value, bound));
+  };
+  require(channels >= 1, "--channels", channels, "at least 1");
+  require(kind != SpaceKind::darts || channels % 2 == 0, "--channels", channels,
+          "even, because the DARTS space halves channels");
+  require(cells >= 1, "--cells", cells, "at least 1");
+  require(input_channels >= 1, "input channels", input_channels, "at least 1");
+  require(height >= 1 && width >= 1, "image size", std::min(height, width), "at least 1");
+  require(classes >= 2, "classes", classes, "at least 2");
+  require(!(imagenet_stem || auxiliary) || kind == SpaceKind::darts, "auxiliary head or ImageNet stem", 1,
+          "left out: only the DARTS space has them");
+}
+
+Network::Network(const SearchSpace& space, Genotype genotype, NetworkOptions options)
+    : kind_(space.kind), genotype_(std::move(genotype)), options_(options) {
+  if (options_.channels == 0) options_.channels = defaults_of(kind_).channels;
+  if (options_.cells == 0) options_.cells = defaults_of(kind_).cells;
+  options_.validate(kind_);
+  validate_genotype(space, genotype_);
+  const Feature images{{}, options_.input_channels, options_.height, options_.width};
+  Pass pass(plan_);
+  walk(pass, images);
+  if (!options_.auxiliary) return;
+  NetworkOptions alone = options_;
+  alone.auxiliary = false;
+  const Network without(space, genotype_, alone);
+  auxiliary_parameters_ = plan_.parameters() - without.plan_.parameters();
+  auxiliary_multiply_adds_ = plan_.multiply_adds - without.plan_.multiply_adds;
+}
+
+NetworkOutput Network::walk(Pass& pass, const Feature& images) const {
+  switch (kind_) {
+    case SpaceKind::nasbench201:
+      return {walk_network201(pass, genotype_, options_, images).value, {}};
+    case SpaceKind::nasbench1shot1:
+      return {walk_network101(pass, genotype_, options_, images).value, {}};
+    case SpaceKind::darts: {
+      const DartsOutput output = walk_network_darts(pass, genotype_, options_, images);
+      return {output.logits.value, output.auxiliary.value};
+    }
+  }
+  throw std::logic_error("Network: a space of unknown kind");
+}
+
+NetworkOutput Network::forward(const Tensor& w, const Tensor& images, const PassOptions& pass_options) const {
+  Pass pass(plan_, w, pass_options);
+  return walk(pass, {images, options_.input_channels, options_.height, options_.width});
+}
+
+}  // namespace bilevel::nas

@@ -1,0 +1,65 @@
+#pragma once
+// The network of one genotype, to be counted and trained from scratch: a pure function of flat weights, with
+// learned norms whose running statistics are another flat vector.
+
+#include <cstdint>
+
+#include "bilevel/core/tensor.h"
+#include "bilevel/nas/genotype.h"
+#include "bilevel/nas/pass.h"
+#include "bilevel/nas/space.h"
+
+namespace bilevel::nas {
+
+struct NetworkOptions {
+  int64_t channels = 0;        // of the first stage; 0 = the space's own: 16, 128 (1Shot1), 36 (DARTS)
+  int64_t cells = 0;           // as SupernetOptions::cells; 0 = 5 a stage, 9, 20
+  int64_t input_channels = 3;  // of the images
+  int64_t height = 32, width = 32;
+  int64_t classes = 10;
+  bool imagenet_stem = false;  // DARTS: three halvings before the first cell
+  bool auxiliary = false;      // DARTS: a second head after two thirds of the cells, used in training
+  void validate(SpaceKind kind) const;
+};
+
+struct NetworkOutput {
+  Tensor logits;     // images x classes
+  Tensor auxiliary;  // of the second head; undefined without one, and in testing
+};
+
+class Network {
+ public:
+  Network(const SearchSpace& space, Genotype genotype, NetworkOptions options);
+
+  NetworkOutput forward(const Tensor& w, const Tensor& images, const PassOptions& pass_options) const;
+
+  const Genotype& genotype() const { return genotype_; }
+  const NetworkOptions& options() const { return options_; }
+  const NetworkPlan& plan() const { return plan_; }
+  int64_t parameters() const {
+    return plan_.parameters() - auxiliary_parameters_;
+  }  // without the second head
+  int64_t multiply_adds() const { return plan_.multiply_adds - auxiliary_multiply_adds_; }
+
+ private:
+  NetworkOutput walk(Pass& pass, const Feature& images) const;
+
+  SpaceKind kind_;
+  Genotype genotype_;
+  NetworkOptions options_;
+  NetworkPlan plan_;
+  int64_t auxiliary_parameters_ = 0, auxiliary_multiply_adds_ = 0;
+};
+
+// The two walks that fill a page; network_*.cpp.
+Feature walk_network201(Pass& pass, const Genotype& genotype, const NetworkOptions& options,
+                        const Feature& images);
+struct DartsOutput {
+  Feature logits, auxiliary;
+};
+DartsOutput walk_network_darts(Pass& pass, const Genotype& genotype, const NetworkOptions& options,
+                               const Feature& images);
+Feature walk_network101(Pass& pass, const Genotype& genotype, const NetworkOptions& options,
+                        const Feature& images);
+
+}  // namespace bilevel::nas

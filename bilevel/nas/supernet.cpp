@@ -1,0 +1,78 @@
+#include "bilevel/nas/supernet.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+namespace bilevel::nas {
+namespace {
+
+void require_at_least(std::string_view option, int64_t value, int64_t least) {
+  if (value < least) {
+    throw std::invalid_argument(fmt::format("{} = {}: must be at least {}", option, value, least));
+  }
+}
+
+}  // namespace
+
+int64_t default_search_cells(SpaceKind kind) {
+  switch (kind) {
+    case SpaceKind::nasbench201:
+      return 5;
+    case SpaceKind::nasbench1shot1:
+      return 9;
+    case SpaceKind::darts:
+      return 8;
+  }
+  return 0;
+}
+
+std::set<int64_t> reduction_cells(int64_t cells) {
+  if (cells < 2) return {};
+  if (cells == 2) return {1};
+  return {cells / 3, 2 * cells / 3};
+}
+
+void SupernetOptions::validate(const SearchSpace& space) const {
+  require_at_least("--channels", channels, 1);
+  if (space.kind == SpaceKind::darts && channels % 2 != 0) {
+    throw std::invalid_argument(
+        fmt::format("--channels {}: the DARTS space halves channels, so give an even number", channels));
+  }
+  require_at_least("--cells", cells, 0);
+  require_at_least("input channels", input_channels, 1);
+  require_at_least("image height", height, 1);
+  require_at_least("image width", width, 1);
+  require_at_least("classes", classes, 2);
+}
+
+Supernet::Supernet(SearchSpace space, const SupernetOptions& options)
+    : space_(std::move(space)), options_(options) {
+  options_.validate(space_);
+  if (options_.cells == 0) options_.cells = default_search_cells(space_.kind);
+  Pass pass(plan_);
+  walk(pass, {{}, options_.input_channels, options_.height, options_.width}, {});
+}
+
+Feature Supernet::walk(Pass& pass, const Feature& images, const Tensor& mixture) const {
+  switch (space_.kind) {
+    case SpaceKind::nasbench201:
+      return walk_nasbench201(pass, space_, options_, images, mixture);
+    case SpaceKind::nasbench1shot1:
+      return walk_nasbench1shot1(pass, space_, options_, images, mixture);
+    case SpaceKind::darts:
+      return walk_darts(pass, space_, options_, images, mixture);
+  }
+  throw std::logic_error("Supernet: a space of unknown kind");
+}
+
+Tensor Supernet::logits(const Tensor& w, const Tensor& mixture, const Tensor& images) const {
+  PassOptions pass_options;
+  pass_options.merged = options_.merged;
+  Pass pass(plan_, w, pass_options);
+  return walk(pass, {images, options_.input_channels, options_.height, options_.width}, mixture).value;
+}
+
+}  // namespace bilevel::nas

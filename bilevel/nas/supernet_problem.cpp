@@ -1,0 +1,131 @@
+#include "bilevel/nas/supernet_problem.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "bilevel/core/random.h"
+
+namespace bilevel::nas {
+namespace {
+
+// One choice per row as a flat vector of zeros and ones.
+Tensor one_hot_rows(const Tensor& rows_by_choices, const Tensor& chosen) {
+  return at::zeros_like(rows_by_choices).scatter_(1, chosen.unsqueeze(1), 1.0).flatten();
+}
+
+// softmax((log-probabilities + Gumbel noise) / temperature), hard forward, soft backward.
+Tensor gumbel_mixture(const SearchSpace& space, const Tensor& alpha, double temperature, uint64_t seed) {
+  Random random(named_seed(seed, "gumbel"));
+  const Tensor uniform = random.uniform({alpha.numel()}, alpha.options().device(at::kCPU).dtype(at::kDouble));
+  // 1 - u is in (0, 1], so that both logarithms exist but for u = 0, which is pushed off the edge.
+  const Tensor noise = -(-(uniform.clamp_min(1e-12)).log()).log();
+  const Tensor noisy = noise.to(alpha.options());
+  std::vector<Tensor> parts;
+  for (const AlphaBlock& block : space.alpha) {
+    const Tensor logits = at::log_softmax(space.block(alpha, block.name), 1);
+    const Tensor soft = at::softmax((logits + space.block(noisy, block.name)) / temperature, 1);
+    const Tensor hard = one_hot_rows(soft.detach(), soft.detach().argmax(1)).view_as(soft);
+    parts.push_back((hard - soft.detach() + soft).flatten());
+  }
+  return at::cat(parts);
+}
+
+Tensor uniform_mixture(const SearchSpace& space, const Tensor& alpha, uint64_t seed) {
+  Random random(named_seed(seed, "operations"));
+  std::vector<Tensor> parts;
+  for (const AlphaBlock& block : space.alpha) {
+    const Tensor weights = at::zeros({block.rows, block.choices}, alpha.options().device(at::kCPU));
+    for (int64_t row = 0; row < block.rows; ++row) weights[row][random.below(block.choices)] = 1.0;
+    parts.push_back(weights.flatten());
+  }
+  return at::cat(parts).to(alpha.device());
+}
+
+}  // namespace
+
+SupernetProblem::SupernetProblem(Supernet supernet, ImageSource train, ImageSource valid,
+                                 const at::TensorOptions& tensors)
+    : supernet_(std::move(supernet)), train_(std::move(train)), valid_(std::move(valid)), tensors_(tensors) {
+  if (train_.samples < 1 || valid_.samples < 1) {
+    throw std::invalid_argument(
+        fmt::format("a search needs training and validation images: {} and {} were given", train_.samples,
+                    valid_.samples));
+  }
+}
+
+void SupernetProblem::set_sampling(Sampling sampling, double temperature) {
+  if (!(temperature > 0) || !std::isfinite(temperature)) {
+    throw std::invalid_argument(
+        fmt::format("the temperature of the sampling, {}, must be positive", temperature));
+  }
+  sampling_ = sampling;
+  temperature_ = temperature;
+}
+
+Tensor SupernetProblem::mixture(const Tensor& x, uint64_t seed) const {
+  switch (sampling_) {
+    case Sampling::softmax:
+      return mixture_weights(supernet_.space(), x);
+    case Sampling::gumbel:
+      return gumbel_mixture(supernet_.space(), x, temperature_, seed);
+    case Sampling::uniform:
+      return uniform_mixture(supernet_.space(), x, seed);
+  }
+  throw std::logic_error("SupernetProblem: an unknown way of sampling");
+}
+
+Tensor SupernetProblem::loss(const Tensor& w, const Tensor& mixture, const LabelledImages& batch) const {
+  return at::cross_entropy_loss(supernet_.logits(w, mixture, batch.images), batch.labels);
+}
+
+Tensor SupernetProblem::inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return loss(w, mixture(x, batch.seed), train_.prepare(batch));
+}
+
+Tensor SupernetProblem::outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return loss(w, mixture(x, batch.seed), valid_.prepare(batch));
+}
+
+std::optional<InnerParts> SupernetProblem::inner_parts(const Tensor& w, const Tensor& x,
+                                                       const Batch& batch) const {
+  const LabelledImages prepared = train_.prepare(batch);
+  InnerParts parts;
+  parts.outputs = supernet_.logits(w, mixture(x, batch.seed), prepared.images);
+  const Tensor labels = prepared.labels;
+  parts.loss = [labels](const Tensor& logits) { return at::cross_entropy_loss(logits, labels); };
+  return parts;
+}
+
+Tensor SupernetProblem::initial_inner(uint64_t seed) const {
+  return supernet_.plan().initial_weights(seed, tensors_);
+}
+
+Tensor SupernetProblem::initial_outer(uint64_t seed) const {
+  return initial_alpha(supernet_.space(), seed, tensors_);
+}
+
+SupernetProblem::Score SupernetProblem::score(const Tensor& w, const Tensor& mixture,
+                                              const ImageSource& source, int64_t batch,
+                                              int64_t largest) const {
+  at::NoGradGuard no_gradient;
+  const int64_t all = largest > 0 ? std::min(largest, source.samples) : source.samples;
+  Tensor loss_sum = at::zeros({}, tensors_), right = at::zeros({}, tensors_.dtype(at::kLong));
+  for (int64_t begin = 0; begin < all; begin += batch) {
+    Batch part;
+    part.index = at::arange(begin, std::min(begin + batch, all), at::kLong);
+    const LabelledImages images = source.plain(part);
+    const Tensor logits = supernet_.logits(w, mixture, images.images);
+    loss_sum += at::cross_entropy_loss(logits, images.labels, {}, at::Reduction::Sum);
+    right += logits.argmax(1).eq(images.labels).sum();
+  }
+  const double count = static_cast<double>(all);
+  return {loss_sum.item<double>() / count, 100 * static_cast<double>(right.item<int64_t>()) / count};
+}
+
+}  // namespace bilevel::nas

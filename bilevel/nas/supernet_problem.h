@@ -1,0 +1,79 @@
+#pragma once
+// Architecture search as a bilevel problem: x is alpha, w the supernet's weights; g is the cross entropy on
+// the training half of the images, f on the validation half, each on batches that are augmented from the
+// batch's seed.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "bilevel/core/problem.h"
+#include "bilevel/nas/supernet.h"
+
+namespace bilevel::nas {
+
+// Images ready for the network, and their labels.
+struct LabelledImages {
+  Tensor images;  // n x channels x height x width
+  Tensor labels;  // int64
+};
+
+// Where the images come from. `prepare` is a pure function of the batch: it gathers, augments and normalises
+// on the device. `plain` does the same without augmentation, for measuring.
+struct ImageSource {
+  int64_t samples = 0;
+  std::function<LabelledImages(const Batch& batch)> prepare;
+  std::function<LabelledImages(const Batch& batch)> plain;
+};
+
+// How alpha becomes the weights of the choices.
+enum class Sampling {
+  softmax,  // all operations at once: DARTS and its kin
+  gumbel,  // GDAS (Dong and Yang 2019): one operation per choice, drawn by the batch's seed, straight-through
+           // gradient
+  uniform  // one operation per choice, drawn evenly: training shared weights for a random search
+};
+
+class SupernetProblem : public Problem {
+ public:
+  SupernetProblem(Supernet supernet, ImageSource train, ImageSource valid, const at::TensorOptions& tensors);
+
+  Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  Tensor initial_inner(uint64_t seed) const override;
+  Tensor initial_outer(uint64_t seed) const override;  // 1e-3 * normal
+  int64_t inner_samples() const override { return train_.samples; }
+  int64_t outer_samples() const override { return valid_.samples; }
+  const Layout* inner_layout() const override { return &supernet_.plan().weights; }
+  std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  bool inner_loss_uses_outer() const override { return sampling_ != Sampling::uniform; }
+
+  // The loss by its parts, for whoever holds prepared images (a captured GPU graph).
+  Tensor mixture(const Tensor& x, uint64_t seed) const;
+  Tensor loss(const Tensor& w, const Tensor& mixture,
+              const LabelledImages& batch) const;  // mean cross entropy
+  const ImageSource& train() const { return train_; }
+  const ImageSource& valid() const { return valid_; }
+  const Supernet& supernet() const { return supernet_; }
+
+  void set_sampling(Sampling sampling, double temperature = 1);  // of the gumbel softmax
+
+  // Mean loss and accuracy in percent over the whole source, without augmentation, in batches of `batch`;
+  // `largest` images at most, 0 = all. The batch's own statistics serve, as in the search.
+  struct Score {
+    double loss = 0, accuracy = 0;
+  };
+  Score score(const Tensor& w, const Tensor& mixture, const ImageSource& source, int64_t batch,
+              int64_t largest = 0) const;
+
+ private:
+  Supernet supernet_;
+  ImageSource train_, valid_;
+  at::TensorOptions tensors_;
+  Sampling sampling_ = Sampling::softmax;
+  double temperature_ = 1;
+};
+
+}  // namespace bilevel::nas
