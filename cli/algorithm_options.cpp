@@ -57,6 +57,10 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
       ->capture_default_str();
   inner->add_option("--inner-momentum", s.inner.momentum, "of heavy-ball and nesterov")
       ->capture_default_str();
+  inner
+      ->add_option("--inner-clip", s.inner.clip_norm,
+                   "largest norm of an inner gradient (double loops); 0 = any")
+      ->capture_default_str();
   inner->add_option("--inner-schedule", f.inner_schedule, "constant, inverse-sqrt, cosine, linear or power")
       ->capture_default_str();
   inner->add_option("--inner-batch", f.solve.batches.inner_batch, "examples of a batch of g; 0 = all")
