@@ -126,13 +126,12 @@ Hypergradient implicit_hypergradient(Oracle& oracle, const HypergradientRequest&
   check_batches_used(request, linear);
   const Tensor cross = products.cross(linear.solution);
 
-  Hypergradient result;
+  Hypergradient result = estimate_from(outer);
   result.value = cross.defined() ? outer.x - cross : outer.x;
   result.status = linear.status;
   result.solution = linear.solution;
   result.iterations = linear.iterations;
   result.relative_residual = linear.relative_residual;
-  result.outer_loss = outer.loss;
   result.bytes_kept = linear.vectors_kept * static_cast<int64_t>(outer.w.nbytes());
   return result;
 }

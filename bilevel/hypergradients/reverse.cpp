@@ -28,10 +28,9 @@ Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, 
   sweep_steps([&](int64_t t, const InnerState& before) {
     reverse_step(oracle, request.x, inner, t, before, t > first || through_start, sweep);
   });
-  Hypergradient result;
+  Hypergradient result = estimate_from(outer);
   result.value = end_reverse(oracle, request.x, inner, through_start, sweep);
   result.status = Status::ok;
-  result.outer_loss = outer.loss;
   return result;
 }
 
