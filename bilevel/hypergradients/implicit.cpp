@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <utility>
+
+#include "bilevel/core/central_difference.h"
 
 namespace bilevel {
 
@@ -88,18 +89,6 @@ Tensor CurvatureProducts::cross(const Tensor& v) {
     return oracle_.inner_gradient_in_outer(w, request_.x, request_.cross);
   };
   return central_difference(gradient, request_.inner.final.w, v, options_.difference_step);
-}
-
-Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient, const Tensor& w,
-                          const Tensor& v, double step) {
-  const double norm = v.norm().item<double>();
-  if (norm == 0) return {};
-  // The failure is the vector's: a loss at w + NaN would blame the inner loop.
-  if (!std::isfinite(norm)) return at::full_like(gradient(w), std::numeric_limits<double>::quiet_NaN());
-  const double epsilon = step / norm;
-  const Tensor above = gradient(at::add(w, v, epsilon));
-  const Tensor below = gradient(at::add(w, v, -epsilon));
-  return (above - below) / (2 * epsilon);
 }
 
 namespace {
