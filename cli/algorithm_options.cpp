@@ -29,6 +29,9 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
       ->check(CLI::IsMember({"hessian", "gauss-newton"}))
       ->capture_default_str();
 
+  rule->add_flag("--difference-mixed", s.hypergradient.curvature.difference_mixed,
+                 "central differences in place of the cross product, as DARTS and iDARTS take it");
+
   auto* own = command.add_option_group("settings of single algorithms");
   own->add_option("--strong-convexity", s.strong_convexity,
                   "stocbio: mu, by which its Hessian batches shrink; 0 = all of one size")
@@ -56,6 +59,10 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
   inner->add_option("--inner-optimizer", s.inner.optimizer, "gd, heavy-ball, nesterov or adam (double loops)")
       ->capture_default_str();
   inner->add_option("--inner-momentum", s.inner.momentum, "of heavy-ball and nesterov")
+      ->capture_default_str();
+  inner
+      ->add_option("--inner-clip", s.inner.clip_norm,
+                   "largest norm of an inner gradient (double loops); 0 = any")
       ->capture_default_str();
   inner->add_option("--inner-schedule", f.inner_schedule, "constant, inverse-sqrt, cosine, linear or power")
       ->capture_default_str();

@@ -68,7 +68,10 @@ IterationSummary DoubleLoop::advance(Oracle& oracle, AlgorithmState& state, Stre
   const Hypergradient estimate = estimator_->estimate(oracle, request);
   if (options_.warm_start_linear) state.v = estimate.solution;
   state.x = outer().step(state.x, estimate.value, state.outer);
-  return {.direction = estimate.value, .outer_loss = estimate.outer_loss, .status = estimate.status};
+  return {.direction = estimate.value,
+          .outer_loss = estimate.outer_loss,
+          .status = estimate.status,
+          .direct = estimate.direct};
 }
 
 }  // namespace bilevel

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <utility>
+
+#include "bilevel/core/clipped.h"
 
 namespace bilevel {
 namespace {
@@ -212,6 +215,8 @@ void InnerOptions::validate() const {
   require(beta1 >= 0 && beta1 < 1, "inner beta1", beta1, "in [0, 1)");
   require(beta2 >= 0 && beta2 < 1, "inner beta2", beta2, "in [0, 1)");
   require(epsilon > 0 && std::isfinite(epsilon), "inner epsilon", epsilon, "positive and finite");
+  require(clip_norm >= 0 && std::isfinite(clip_norm), "inner clip_norm", clip_norm,
+          "finite and at least 0; 0 is no clipping");
   schedule.validate();
 }
 
@@ -220,12 +225,22 @@ const std::vector<std::string>& inner_optimizer_names() {
   return names;
 }
 
-std::unique_ptr<InnerOptimizer> make_inner_optimizer(const InnerOptions& options) {
-  options.validate();
+namespace {
+
+std::unique_ptr<InnerOptimizer> make_unclipped(const InnerOptions& options) {
   if (options.optimizer == "gd") return std::make_unique<GradientDescent>();
   if (options.optimizer == "heavy-ball") return std::make_unique<Momentum>(options.momentum, false);
   if (options.optimizer == "nesterov") return std::make_unique<Momentum>(options.momentum, true);
   return std::make_unique<Adam>(options.beta1, options.beta2, options.epsilon);
+}
+
+}  // namespace
+
+std::unique_ptr<InnerOptimizer> make_inner_optimizer(const InnerOptions& options) {
+  options.validate();
+  std::unique_ptr<InnerOptimizer> optimizer = make_unclipped(options);
+  if (options.clip_norm == 0) return optimizer;
+  return std::make_unique<ClippedInner>(std::move(optimizer), options.clip_norm);
 }
 
 }  // namespace bilevel

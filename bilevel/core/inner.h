@@ -64,6 +64,9 @@ struct InnerOptions {
   double beta1 = 0.9;            // adam
   double beta2 = 0.999;
   double epsilon = 1e-8;
+  // Largest norm of the gradient that a step sees (core/clipped.h); 0 = no clipping. The weight decay is part
+  // of g and so of what is clipped, where PyTorch's optimisers add theirs afterwards.
+  double clip_norm = 0;
   void validate() const;
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "bilevel/core/central_difference.h"
 #include "bilevel/core/errors.h"
 #include "bilevel/core/finite.h"
 
@@ -147,13 +148,24 @@ ReverseSweep begin_reverse(const Trajectory& trajectory, const Tensor& outer_w, 
 void reverse_step(Oracle& oracle, const Tensor& x, const Trajectory& trajectory, int64_t t,
                   const InnerState& before, bool more, ReverseSweep& sweep) {
   const StepRate rate = trajectory.rate(before);
-  const auto linear = oracle.linearize(before.w, x, trajectory.batches[static_cast<size_t>(t)]);
+  const Batch& batch = trajectory.batches[static_cast<size_t>(t)];
+  const bool through_x = oracle.problem().inner_loss_uses_outer();
+  const bool by_difference = through_x && sweep.difference_step > 0;
+  std::unique_ptr<Linearization> linear;
+  if (more || !by_difference) linear = oracle.linearize(before.w, x, batch);
   Tensor gradient;
-  if (trajectory.optimizer->adjoint_needs_gradient() || rate.learned.defined()) gradient = linear->gradient();
+  if (trajectory.optimizer->adjoint_needs_gradient() || rate.learned.defined()) {
+    gradient = linear ? linear->gradient() : oracle.inner_gradient(before.w, x, batch);
+  }
   StepAdjoint step = trajectory.optimizer->adjoint(before, gradient, rate, sweep.adjoint);
 
-  const bool through_x = oracle.problem().inner_loss_uses_outer();
-  if (more && through_x) {
+  if (by_difference) {
+    const Tensor cross =
+        central_difference([&](const Tensor& w) { return oracle.inner_gradient_in_outer(w, x, batch); },
+                           before.w, step.gradient, sweep.difference_step);
+    if (cross.defined()) sweep.x = sweep.x + cross;
+    if (more) step.before.w = step.before.w + linear->hessian(step.gradient);
+  } else if (more && through_x) {
     const auto [through_w, cross] = linear->hessian_and_cross(step.gradient);
     step.before.w = step.before.w + through_w;
     sweep.x = sweep.x + cross;

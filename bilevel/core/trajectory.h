@@ -57,9 +57,10 @@ InnerState replay_step(Oracle& oracle, const Tensor& x, const Trajectory& trajec
 
 // What the reverse recursion carries: a_t and h.
 struct ReverseSweep {
-  InnerState adjoint;  // a: of w and of the optimiser's buffers
-  Tensor x;            // h: starts at df/dx
-  Tensor rate;         // of the base rate, per inner variable; undefined until a learned rate is met
+  InnerState adjoint;          // a: of w and of the optimiser's buffers
+  Tensor x;                    // h: starts at df/dx
+  Tensor rate;                 // of the base rate, per inner variable; undefined until a learned rate is met
+  double difference_step = 0;  // cross products by differences that move w this far; 0 = exact ones
 };
 ReverseSweep begin_reverse(const Trajectory& trajectory, const Tensor& outer_w, const Tensor& outer_x);
 // One step of Eq. 6, over step t from the state before it. `more` = another step follows, so a_{t-1} is

@@ -34,6 +34,13 @@ Hypergradient HypergradientEstimator::estimate(Oracle& oracle, const Hypergradie
   return result;
 }
 
+Hypergradient estimate_from(const OuterGradients& outer) {
+  Hypergradient result;
+  result.direct = outer.x;
+  result.outer_loss = outer.loss;
+  return result;
+}
+
 InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Tensor& start,
                                        const InnerOptions& options, const HypergradientEstimator& estimator) {
   const auto optimizer = make_inner_optimizer(options);

@@ -26,7 +26,8 @@ struct HypergradientRequest {
 };
 
 struct Hypergradient {
-  Tensor value;  // of x's size
+  Tensor value;   // of x's size
+  Tensor direct;  // df/dx at the final iterate; value - direct is what comes through w
   Status status = Status::not_run;
   Tensor solution;                // v ~ H^-1 df/dw, where the estimator solves a system: the next warm start
   int64_t iterations = 0;         // of the linear solve
@@ -52,6 +53,9 @@ class HypergradientEstimator {
  private:
   virtual Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const = 0;
 };
+
+// What every estimator begins with: f and df/dx at the final iterate.
+Hypergradient estimate_from(const OuterGradients& outer);
 
 // Runs the inner loop with what the estimator needs kept, then the estimator: the usual way to one
 // hypergradient.

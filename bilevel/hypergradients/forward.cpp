@@ -68,10 +68,9 @@ Hypergradient Forward::compute(Oracle& oracle, const HypergradientRequest& reque
     components.push_back(one.state.w.dot(outer.w));
     bytes += one.state.bytes();
   }
-  Hypergradient result;
+  Hypergradient result = estimate_from(outer);
   result.value = outer.x + at::stack(components);
   result.status = Status::ok;
-  result.outer_loss = outer.loss;
   result.bytes_kept = bytes;
   return result;
 }

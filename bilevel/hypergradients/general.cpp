@@ -98,11 +98,10 @@ Hypergradient GeneralBackward::compute(Oracle& oracle, const HypergradientReques
   const Trajectory& inner = request.inner;
   const Sequences sequences = inner_sequences(inner, name());
   const auto outer = oracle.outer_gradients(inner.final.w, request.x, request.outer);
-  Hypergradient result;
+  Hypergradient result = estimate_from(outer);
   result.value = outer.x - general_backward_sum(oracle, request.x, sequences.points, outer.w, sequences.rates,
                                                 inner.batches);
   result.status = Status::ok;
-  result.outer_loss = outer.loss;
   result.bytes_kept = inner.bytes_kept();
   return result;
 }
@@ -122,12 +121,11 @@ Hypergradient GeneralForward::compute(Oracle& oracle, const HypergradientRequest
   sequences.points.push_back(inner.final.w);
   std::vector<Batch> batches = inner.batches;
   batches.push_back(request.cross);
-  Hypergradient result;
+  Hypergradient result = estimate_from(outer);
   const Tensor sum = general_forward_sum(oracle, request.x, sequences.points, ps, sequences.rates, batches,
                                          &result.solution);
   result.value = outer.x - sum;
   result.status = Status::ok;
-  result.outer_loss = outer.loss;
   result.bytes_kept = inner.bytes_kept() + static_cast<int64_t>(ps.size() * inner.final.w.nbytes());
   return result;
 }

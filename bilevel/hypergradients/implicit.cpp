@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <utility>
+
+#include "bilevel/core/central_difference.h"
 
 namespace bilevel {
 
@@ -90,18 +91,6 @@ Tensor CurvatureProducts::cross(const Tensor& v) {
   return central_difference(gradient, request_.inner.final.w, v, options_.difference_step);
 }
 
-Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient, const Tensor& w,
-                          const Tensor& v, double step) {
-  const double norm = v.norm().item<double>();
-  if (norm == 0) return {};
-  // The failure is the vector's: a loss at w + NaN would blame the inner loop.
-  if (!std::isfinite(norm)) return at::full_like(gradient(w), std::numeric_limits<double>::quiet_NaN());
-  const double epsilon = step / norm;
-  const Tensor above = gradient(at::add(w, v, epsilon));
-  const Tensor below = gradient(at::add(w, v, -epsilon));
-  return (above - below) / (2 * epsilon);
-}
-
 namespace {
 
 // A batch that no product read was drawn for nothing, and its owner believes in a series that is longer.
@@ -126,13 +115,12 @@ Hypergradient implicit_hypergradient(Oracle& oracle, const HypergradientRequest&
   check_batches_used(request, linear);
   const Tensor cross = products.cross(linear.solution);
 
-  Hypergradient result;
+  Hypergradient result = estimate_from(outer);
   result.value = cross.defined() ? outer.x - cross : outer.x;
   result.status = linear.status;
   result.solution = linear.solution;
   result.iterations = linear.iterations;
   result.relative_residual = linear.relative_residual;
-  result.outer_loss = outer.loss;
   result.bytes_kept = linear.vectors_kept * static_cast<int64_t>(outer.w.nbytes());
   return result;
 }

@@ -46,11 +46,6 @@ class CurvatureProducts {
   Batch linearized_batch_;
 };
 
-// [gradient(w + e v) - gradient(w - e v)] / (2 e) with e = step / |v|; undefined where v = 0, NaN where
-// v is not finite.
-Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient, const Tensor& w,
-                          const Tensor& v, double step);
-
 // df/dw and df/dx at the final iterate, then `solve`, then df/dx - C v.
 using ImplicitSolve = std::function<LinearResult(CurvatureProducts& products, const Tensor& p)>;
 Hypergradient implicit_hypergradient(Oracle& oracle, const HypergradientRequest& request,

@@ -38,7 +38,10 @@ const std::vector<EstimatorRow>& estimator_rows() {
          return std::make_unique<Exact>(ExactOptions{.curvature = s.curvature});
        }},
       {"one-step", "DARTS: the derivative of the last step alone", false,
-       [](const Settings&) -> Made { return std::make_unique<OneStep>(); }},
+       [](const Settings& s) -> Made {
+         return std::make_unique<OneStep>(OneStepOptions{.difference_mixed = s.curvature.difference_mixed,
+                                                         .difference_step = s.curvature.difference_step});
+       }},
       {"t1t2", "the inverse Hessian replaced by the identity", true,
        [](const Settings&) -> Made { return std::make_unique<T1T2>(); }},
       {"reverse", "back-propagation through all T steps, all kept", false,
@@ -51,7 +54,9 @@ const std::vector<EstimatorRow>& estimator_rows() {
        }},
       {"truncated", "K-RMD: back-propagation through the last K steps", false,
        [](const Settings& s) -> Made {
-         return std::make_unique<Truncated>(TruncatedOptions{.steps = s.truncate});
+         return std::make_unique<Truncated>(TruncatedOptions{.steps = s.truncate,
+                                                             .difference_mixed = s.curvature.difference_mixed,
+                                                             .difference_step = s.curvature.difference_step});
        }},
       {"forward", "sensitivities carried along the steps", false,
        [](const Settings&) -> Made { return std::make_unique<Forward>(); }},

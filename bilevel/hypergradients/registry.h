@@ -19,7 +19,7 @@ struct EstimatorSettings {
   double relative_tolerance = 0;     // of cg and minres; 0 = all the steps
   int64_t byte_budget = 64'000'000;  // of reverse-binomial
   uint64_t seed = 0;                 // of nystrom's directions
-  CurvatureOptions curvature;        // of the implicit ones
+  CurvatureOptions curvature;        // of the implicit ones; its mixed difference also of one-step, truncated
 };
 
 struct EstimatorRow {

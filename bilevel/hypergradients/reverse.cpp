@@ -19,19 +19,19 @@ Hypergradient Reverse::compute(Oracle& oracle, const HypergradientRequest& reque
 }
 
 Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, int64_t first,
-                           bool through_start,
-                           const std::function<void(const VisitStep& visit)>& sweep_steps) {
+                           bool through_start, const std::function<void(const VisitStep& visit)>& sweep_steps,
+                           double difference_step) {
   const Trajectory& inner = request.inner;
   const auto outer = oracle.outer_gradients(inner.final.w, request.x, request.outer);
   ReverseSweep sweep = begin_reverse(inner, outer.w, outer.x);
+  sweep.difference_step = difference_step;
   through_start = through_start && inner.start_is_learned;
   sweep_steps([&](int64_t t, const InnerState& before) {
     reverse_step(oracle, request.x, inner, t, before, t > first || through_start, sweep);
   });
-  Hypergradient result;
+  Hypergradient result = estimate_from(outer);
   result.value = end_reverse(oracle, request.x, inner, through_start, sweep);
   result.status = Status::ok;
-  result.outer_loss = outer.loss;
   return result;
 }
 

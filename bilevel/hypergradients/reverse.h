@@ -20,10 +20,11 @@ class Reverse : public HypergradientEstimator {
 
 // The recursion from the last step down to `first`, for every estimator of this family. `sweep_steps` calls
 // `visit` once for each step t = T-1 .. first, with the state before it; how it comes by that state is its
-// business. `through_start` adds the term B_0 a_0 where the starting point belongs to x.
+// business. `through_start` adds the term B_0 a_0 where the starting point belongs to x. A positive
+// `difference_step` takes the cross products by central differences (ReverseSweep::difference_step).
 using VisitStep = std::function<void(int64_t t, const InnerState& before)>;
 Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, int64_t first,
-                           bool through_start,
-                           const std::function<void(const VisitStep& visit)>& sweep_steps);
+                           bool through_start, const std::function<void(const VisitStep& visit)>& sweep_steps,
+                           double difference_step = 0);
 
 }  // namespace bilevel

@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 namespace bilevel {
 
 void TruncatedOptions::validate() const {
   if (steps < 0) throw std::invalid_argument(fmt::format("truncate = {}: must be at least 0", steps));
+  if (!(difference_step > 0) || !std::isfinite(difference_step)) {
+    throw std::invalid_argument(
+        fmt::format("difference_step = {}: must be positive and finite", difference_step));
+  }
 }
 
 Truncated::Truncated(TruncatedOptions options) : options_(options) { options_.validate(); }
@@ -23,13 +28,15 @@ Hypergradient Truncated::compute(Oracle& oracle, const HypergradientRequest& req
   const int64_t steps = request.inner.steps();
   const int64_t first = std::max<int64_t>(steps - options_.steps, 0);
   int64_t bytes = 0;
-  Hypergradient result = reverse_from(oracle, request, first, false, [&](const VisitStep& visit) {
+  const auto last_steps = [&](const VisitStep& visit) {
     for (int64_t t = steps - 1; t >= first; --t) {
       const InnerState& before = kept_state(request.inner, t, name());
       bytes += before.bytes();
       visit(t, before);
     }
-  });
+  };
+  Hypergradient result = reverse_from(oracle, request, first, false, last_steps,
+                                      options_.difference_mixed ? options_.difference_step : 0);
   result.bytes_kept = bytes;
   return result;
 }

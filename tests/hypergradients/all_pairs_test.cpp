@@ -156,6 +156,7 @@ TEST_P(EveryPair, is_its_formula_at_an_unsolved_inner_problem) {
   EXPECT_GT(length(expected), 1e-8);
   EXPECT_NEAR(number(found.outer_loss), number(s.problem.outer_loss(inner.final.w, s.x, {})),
               1e-14 * length(found.outer_loss));
+  EXPECT_LE(length(found.direct - dense_at(s.problem, inner.final.w, s.x).direct), 1e-12 * length(expected));
   EXPECT_EQ(found.inner_gradient_norm, inner.gradient_norm);
   EXPECT_TRUE(found.status == Status::ok || found.status == Status::converged ||
               found.status == Status::max_iterations)

@@ -180,6 +180,9 @@ TEST(Counts, differences_cost_two_gradients_each) {
   settings.terms = 4;
   settings.curvature.difference_mixed = true;
   EXPECT_EQ(measure("neumann", settings, ridge, {}).own, (Cost{4, 0, 2}));
+  settings.truncate = 3;
+  EXPECT_EQ(measure("one-step", settings, ridge, {}).own, (Cost{0, 0, 2}));
+  EXPECT_EQ(measure("truncated", settings, ridge, {}).own, (Cost{2, 0, 6}));
   settings.curvature.difference_hessian = true;
   EXPECT_EQ(measure("neumann", settings, ridge, {}).own, (Cost{0, 0, 10}));
   EXPECT_EQ(measure("neumann", settings, ridge, {}).oracle, (Cost{0, 0, 10}));

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "bilevel/core/central_difference.h"
 #include "bilevel/hypergradients/neumann.h"
 #include "bilevel/hypergradients/nystrom.h"
 #include "bilevel/problems/mlp.h"
@@ -129,6 +130,31 @@ TEST_F(Curvature, differences_converge_to_the_exact_products_as_the_square_of_th
       before = error;
     }
     EXPECT_TRUE(at::equal(w, kept));  // bit for bit
+  }
+}
+
+// DARTS's own way to its one product: at the w before the step, along what comes back through the step.
+TEST_F(Curvature, one_step_and_truncated_take_differences_at_the_weights_before_each_step) {
+  InnerOptions options;
+  options.optimizer = "nesterov";
+  options.steps = 3;
+  const Trajectory inner = run_all_kept(oracle, x, w, options);
+  for (const char* name : {"one-step", "truncated"}) {
+    EstimatorSettings settings;
+    settings.truncate = 2;
+    const Tensor exact = estimate_along(name, settings, oracle, x, inner).value;
+    settings.curvature.difference_mixed = true;
+    double before = 0;
+    for (const double step : {0.08, 0.04, 0.02, 0.01}) {
+      settings.curvature.difference_step = step;
+      const double error = relative_error(estimate_along(name, settings, oracle, x, inner).value, exact);
+      EXPECT_GT(error, 0);
+      EXPECT_LT(error, 1e-2);
+      if (before > 0) {
+        EXPECT_NEAR(before / error, 4, 0.1) << name << step;
+      }
+      before = error;
+    }
   }
 }
 

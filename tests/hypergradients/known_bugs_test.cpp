@@ -10,6 +10,7 @@
 #include <string>
 
 #include "bilevel/core/batch.h"
+#include "bilevel/core/central_difference.h"
 #include "bilevel/core/outer.h"
 #include "bilevel/problems/ridge.h"
 #include "bilevel/problems/toy.h"

@@ -1,0 +1,16 @@
+#pragma once
+// A product with a second derivative as a difference of first ones, as DARTS and iDARTS take the mixed
+// product. It evaluates on either side of w and never writes to w.
+
+#include <functional>
+
+#include "bilevel/core/tensor.h"
+
+namespace bilevel {
+
+// [gradient(w + e v) - gradient(w - e v)] / (2 e) with e = step / |v|; undefined where v = 0, NaN where
+// v is not finite.
+Tensor central_difference(const std::function<Tensor(const Tensor& w)>& gradient, const Tensor& w,
+                          const Tensor& v, double step);
+
+}  // namespace bilevel
