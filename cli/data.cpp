@@ -29,7 +29,15 @@ int64_t size_of(const ImageSet& set) {
 }
 
 std::string source_of(const ImageSet& set) {
-  return fmt::format("{} {}", set.manager == PackageManager::debian ? "apt" : "npm", set.package);
+  switch (set.manager) {
+    case PackageManager::debian:
+      return "apt " + set.package;
+    case PackageManager::npm:
+      return "npm " + set.package;
+    case PackageManager::none:
+      break;
+  }
+  return "by hand: data get says how";
 }
 
 // Empty where the set is not here.
@@ -82,8 +90,10 @@ void get_sets(const Options& o) {
                      {"fetched", summary.fetched},
                      {"bytes", summary.bytes}});
     } else {
-      fmt::print("{}: {} files fetched ({:.1f} MB), {} were there, all verified in {}\n", name,
-                 summary.fetched, static_cast<double>(summary.bytes) / 1e6, summary.present, summary.folder);
+      const bool by_hand = image_set(name).manager == PackageManager::none;
+      fmt::print("{}: {} files fetched ({:.1f} MB), {} were there, all {} in {}\n", name, summary.fetched,
+                 static_cast<double>(summary.bytes) / 1e6, summary.present,
+                 by_hand ? "of the right size" : "verified", summary.folder);
     }
   }
   if (o.common.json) fmt::print("{}\n", Json{{"sets", out}}.dump());
@@ -103,7 +113,8 @@ void add_data_command(CLI::App& app, int& /*exit_code*/) {
   const auto fetching = std::make_shared<Options>();
   add_options(*command, *listing, "--data-dir", "where fetched sets are looked for");
   CLI::App* get = command->add_subcommand("get", "Fetch sets through the package managers, and verify them");
-  get->add_option("NAME", fetching->names, "mnist, fashion-mnist, cifar10")->required();
+  get->add_option("NAME", fetching->names, "mnist, fashion-mnist, cifar10; for cifar100, says how to")
+      ->required();
   add_options(*get, *fetching, "--to", "folder; each set gets one of its own in it");
   get->footer(
       "Files that are there are verified and kept; an interrupted fetch goes on where it stopped.\n"
