@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <stdexcept>
 
@@ -54,15 +55,30 @@ void check_index(const Tensor& images, const Tensor& index) {
   }
 }
 
-void check_numbers(const Tensor& numbers, int64_t count) {
-  if (!numbers.defined() || !numbers.is_cpu() || numbers.scalar_type() != at::kLong || numbers.dim() != 2 ||
+int64_t batch_size(const Tensor& images, const Tensor& index) {
+  return index.defined() ? index.numel() : images.size(0);
+}
+
+// `numbers` that are undefined ask for no augmentation.
+void check_numbers(const Tensor& numbers, const Tensor& images, int64_t count,
+                   const AugmentOptions& options) {
+  options.validate();
+  if (!numbers.defined()) return;
+  if (!numbers.is_cpu() || numbers.scalar_type() != at::kLong || numbers.dim() != 2 ||
       numbers.size(0) != count || numbers.size(1) != columns) {
     throw std::invalid_argument(fmt::format("numbers: must be int64, {} x {}, on the CPU", count, columns));
   }
-}
-
-int64_t batch_size(const Tensor& images, const Tensor& index) {
-  return index.defined() ? index.numel() : images.size(0);
+  const int64_t places = 2 * options.crop_padding + 1;
+  const std::array<int64_t, columns> bounds{2, places, places, images.size(2), images.size(3)};
+  const Tensor here = numbers.contiguous();
+  const int64_t* number = here.data_ptr<int64_t>();
+  for (int64_t i = 0; i < count * columns; ++i) {
+    const int64_t bound = bounds[static_cast<size_t>(i % columns)];
+    if (number[i] < 0 || number[i] >= bound) {
+      throw std::invalid_argument(fmt::format("numbers[{}][{}] = {}: must be 0 to {}", i / columns,
+                                              i % columns, number[i], bound - 1));
+    }
+  }
 }
 
 // What one row of numbers asks of its image.
@@ -104,8 +120,8 @@ void change_image(const uint8_t* from, const Number* table, int64_t channels, in
   }
 }
 
-Tensor prepare_by_loop(const Tensor& images, const Tensor& index, const Normalization& normalization,
-                       const AugmentOptions& options, const Tensor& numbers) {
+Tensor by_loop(const Tensor& images, const Tensor& index, const Normalization& normalization,
+               const AugmentOptions& options, const Tensor& numbers) {
   const int64_t count = batch_size(images, index);
   const int64_t channels = images.size(1), height = images.size(2), width = images.size(3);
   const int64_t pixels = channels * height * width;
@@ -163,13 +179,62 @@ Tensor send(const std::vector<Tensor>& parts, const at::Device& device) {
   return device.is_cpu() ? all : all.to(device, /*non_blocking=*/true);
 }
 
+Tensor by_operations(const Tensor& images, const Tensor& index, const Normalization& normalization,
+                     const AugmentOptions& options, const Tensor& numbers) {
+  const int64_t count = batch_size(images, index);
+  const int64_t channels = images.size(1), height = images.size(2), width = images.size(3);
+  const at::Device device = images.device();
+  const auto range = [&](int64_t end) {
+    return at::arange(end, at::TensorOptions().dtype(at::kLong).device(device));
+  };
+
+  const bool index_travels = index.defined() && index.device() != device;
+  std::vector<Tensor> parts;
+  if (numbers.defined()) parts.push_back(numbers);
+  if (index_travels) parts.push_back(index.unsqueeze(1));
+  const Tensor sent = parts.empty() ? Tensor() : send(parts, device);
+  const Tensor source = index_travels     ? sent.select(1, sent.size(1) - 1)
+                        : index.defined() ? index
+                                          : range(count);
+  const Tensor channel = range(channels).view({1, channels, 1, 1});
+  const auto normalised = [&](const Tensor& bytes) {
+    return normalization.table.index({channel, bytes.to(at::kLong)});
+  };
+  if (!numbers.defined()) return normalised(index.defined() ? images.index_select(0, source) : images);
+
+  const auto drawn = [&](int64_t column) { return sent.select(1, column).reshape({count, 1, 1, 1}); };
+  const Tensor y = range(height).view({1, 1, height, 1});
+  const Tensor x = range(width).view({1, 1, 1, width});
+  Tensor row = y;
+  Tensor column = x;
+  Tensor inside;
+  if (options.crop_padding > 0) {
+    row = y + (drawn(1) - options.crop_padding);
+    column = x + (drawn(2) - options.crop_padding);
+    inside = row.ge(0).logical_and(row.lt(height)).logical_and(column.ge(0).logical_and(column.lt(width)));
+    row = row.clamp(0, height - 1);
+    column = column.clamp(0, width - 1);
+  }
+  if (options.flip) column = at::where(drawn(0).ne(0), (width - 1) - column, column);
+  Tensor bytes = images.index({source.reshape({count, 1, 1, 1}), channel, row, column});
+  if (inside.defined()) bytes = bytes * inside;
+  Tensor result = normalised(bytes);
+  if (options.cutout > 0) {
+    const int64_t half = options.cutout / 2;
+    const Tensor rows = y.ge(drawn(3) - half).logical_and(y.lt(drawn(3) + half));
+    const Tensor cut = rows.logical_and(x.ge(drawn(4) - half).logical_and(x.lt(drawn(4) + half)));
+    result = result.masked_fill(cut, 0);
+  }
+  return result;
+}
+
 Tensor prepare(const Tensor& images, const Tensor& index, const Normalization& normalization,
                const AugmentOptions& options, const Tensor& numbers) {
   const at::ScalarType type = normalization.table.scalar_type();
   if (images.is_cpu() && (type == at::kFloat || type == at::kDouble)) {
-    return prepare_by_loop(images, index, normalization, options, numbers);
+    return by_loop(images, index, normalization, options, numbers);
   }
-  return prepare_by_operations(images, index, normalization, options, numbers);
+  return by_operations(images, index, normalization, options, numbers);
 }
 
 }  // namespace
@@ -245,58 +310,16 @@ Tensor prepare_with(const Tensor& images, const Tensor& index, const Normalizati
                     const AugmentOptions& options, const Tensor& numbers) {
   check_images(images, normalization);
   check_index(images, index);
-  options.validate();
-  check_numbers(numbers, batch_size(images, index));
+  check_numbers(numbers, images, batch_size(images, index), options);
   return prepare(images, index, normalization, options, numbers);
 }
 
 Tensor prepare_by_operations(const Tensor& images, const Tensor& index, const Normalization& normalization,
                              const AugmentOptions& options, const Tensor& numbers) {
-  const int64_t count = batch_size(images, index);
-  const int64_t channels = images.size(1), height = images.size(2), width = images.size(3);
-  const at::Device device = images.device();
-  const auto range = [&](int64_t end) {
-    return at::arange(end, at::TensorOptions().dtype(at::kLong).device(device));
-  };
-
-  const bool index_travels = index.defined() && index.device() != device;
-  std::vector<Tensor> parts;
-  if (numbers.defined()) parts.push_back(numbers);
-  if (index_travels) parts.push_back(index.unsqueeze(1));
-  const Tensor sent = parts.empty() ? Tensor() : send(parts, device);
-  const Tensor source = index_travels     ? sent.select(1, sent.size(1) - 1)
-                        : index.defined() ? index
-                                          : range(count);
-  const Tensor channel = range(channels).view({1, channels, 1, 1});
-  const auto normalised = [&](const Tensor& bytes) {
-    return normalization.table.index({channel, bytes.to(at::kLong)});
-  };
-  if (!numbers.defined()) return normalised(index.defined() ? images.index_select(0, source) : images);
-
-  const auto drawn = [&](int64_t column) { return sent.select(1, column).reshape({count, 1, 1, 1}); };
-  const Tensor y = range(height).view({1, 1, height, 1});
-  const Tensor x = range(width).view({1, 1, 1, width});
-  Tensor row = y;
-  Tensor column = x;
-  Tensor inside;
-  if (options.crop_padding > 0) {
-    row = y + (drawn(1) - options.crop_padding);
-    column = x + (drawn(2) - options.crop_padding);
-    inside = row.ge(0).logical_and(row.lt(height)).logical_and(column.ge(0).logical_and(column.lt(width)));
-    row = row.clamp(0, height - 1);
-    column = column.clamp(0, width - 1);
-  }
-  if (options.flip) column = at::where(drawn(0).ne(0), (width - 1) - column, column);
-  Tensor bytes = images.index({source.reshape({count, 1, 1, 1}), channel, row, column});
-  if (inside.defined()) bytes = bytes * inside;
-  Tensor result = normalised(bytes);
-  if (options.cutout > 0) {
-    const int64_t half = options.cutout / 2;
-    const Tensor rows = y.ge(drawn(3) - half).logical_and(y.lt(drawn(3) + half));
-    const Tensor cut = rows.logical_and(x.ge(drawn(4) - half).logical_and(x.lt(drawn(4) + half)));
-    result = result.masked_fill(cut, 0);
-  }
-  return result;
+  check_images(images, normalization);
+  check_index(images, index);
+  check_numbers(numbers, images, batch_size(images, index), options);
+  return by_operations(images, index, normalization, options, numbers);
 }
 
 DeviceImages::DeviceImages(const Tensor& images_, const Tensor& labels_, const std::vector<double>& mean,

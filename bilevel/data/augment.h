@@ -44,7 +44,7 @@ Tensor prepare_batch(const Tensor& images, const Tensor& index, const Normalizat
                      const AugmentOptions& options, uint64_t seed);
 // The same without augmentation.
 Tensor prepare_plain(const Tensor& images, const Tensor& index, const Normalization& normalization);
-// The same with numbers as draw_augmentation draws them.
+// The same with numbers as draw_augmentation draws them; undefined = no augmentation.
 Tensor prepare_with(const Tensor& images, const Tensor& index, const Normalization& normalization,
                     const AugmentOptions& options, const Tensor& numbers);
 // prepare_with as tensor operations, which every device and dtype has: float and double on the CPU take a

@@ -206,6 +206,11 @@ TEST(Augment, NamesWhatIsWrong) {
                 prepare_with(images, Tensor(), normalization(), {}, at::zeros({4, 4}, at::kLong));
               }),
               HasSubstr("numbers: must be int64, 4 x 5"));
+  EXPECT_THAT(
+      message_of<std::invalid_argument>([&] {
+        prepare_with(images, positions({2}), normalization(), {}, positions({0, 8, 9, 0, 0}).view({1, 5}));
+      }),
+      HasSubstr("numbers[0][2] = 9: must be 0 to 8"));
   for (const double bad : {0.0, -1.0, std::nan("")}) {
     EXPECT_THAT(message_of<std::invalid_argument>([&] {
                   Normalization({1.0, 2.0}, {1.0, bad}, at::TensorOptions());
