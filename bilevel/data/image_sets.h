@@ -1,6 +1,6 @@
 #pragma once
-// The image sets that the papers use and that package managers ship: which files they are made of, and how to
-// load them.
+// The image sets that the papers use: which files they are made of, which package ships them if one does, and
+// how to load them.
 
 #include <cstdint>
 #include <string>
@@ -14,16 +14,20 @@ namespace bilevel {
 struct DataFile {
   std::string name;
   int64_t size = 0;
-  std::string sha256;
+  std::string sha256;  // empty where only the size is known
 };
 
-enum class PackageManager { debian, npm };
+enum class PackageManager {
+  debian,
+  npm,
+  none  // no package ships the set: a user downloads it by hand
+};
 
 struct ImageSet {
   std::string name;
   std::vector<DataFile> files;
   PackageManager manager = PackageManager::npm;
-  std::string package;               // as the package manager names it, with its version
+  std::string package;               // as the package manager names it, with its version; else an address
   std::string inside;                // the folder of the files in the package
   std::vector<std::string> classes;  // names
 };
@@ -37,11 +41,16 @@ struct ImageClasses {
   std::vector<std::string> classes;  // names
 };
 
+// How a user comes by the files, as the end of a sentence: the command that fetches them, or what to download
+// and where to put it.
+std::string how_to_get(const ImageSet& set, const std::string& folder);
+
 // The folder that holds all files of the set at their right sizes: `folder`/NAME, else `folder` itself, else
-// where the Debian package puts them. Throws std::runtime_error naming what is missing and how to fetch it.
+// where the Debian package puts them, or, for a set without a package, its archive's folder in `folder`.
+// Throws std::runtime_error naming what is missing and how to get it.
 std::string find_image_set(std::string_view name, const std::string& folder);
 
-// mnist, fashion-mnist or cifar10 from what find_image_set finds.
+// Any set by name from what find_image_set finds.
 ImageClasses load_image_classes(std::string_view name, const std::string& folder);
 
 // CIFAR-10's binary format: records of a label byte and 3072 bytes of image, any number of them.
@@ -50,5 +59,7 @@ struct CifarBatch {
   Tensor labels;  // int64
 };
 CifarBatch read_cifar10(const std::string& path);
+// CIFAR-100's: a coarse label (0 to 19), a fine label (0 to 99) and the image. The fine labels are returned.
+CifarBatch read_cifar100(const std::string& path);
 
 }  // namespace bilevel

@@ -325,7 +325,7 @@ TEST_F(CleanTest, NamedSetKnowsTheTruth) {
 TEST(Data, ListsTheSetsAndNamesWhatItDoesNotKnow) {
   const TemporaryFolder folder;
   const json sets = run_program("data --json --data-dir '" + folder / "none" + "'").json().at("sets");
-  ASSERT_EQ(sets.size(), 3U);
+  ASSERT_EQ(sets.size(), 4U);
   EXPECT_EQ(sets[0].at("name"), "mnist");
   EXPECT_TRUE(sets[0].at("folder").is_null());
   EXPECT_EQ(sets[2].at("bytes"), 6 * 30730000);

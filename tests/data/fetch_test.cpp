@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <functional>
+
 #include "bilevel/data/gzip.h"
 #include "bilevel/data/process.h"
 #include "bilevel/data/sha256.h"
@@ -162,12 +164,15 @@ TEST_F(Fetch, RefusesFoldersThatItCannotUse) {
 }
 
 TEST(ImageSets, AreKnownByName) {
-  EXPECT_THAT(image_set_names(), ElementsAre("mnist", "fashion-mnist", "cifar10"));
+  EXPECT_THAT(image_set_names(), ElementsAre("mnist", "fashion-mnist", "cifar10", "cifar100"));
   EXPECT_THAT(message_of<std::invalid_argument>([] { image_set("svhn"); }),
-              HasSubstr("must be one of mnist, fashion-mnist, cifar10"));
+              HasSubstr("must be one of mnist, fashion-mnist, cifar10, cifar100"));
   for (const std::string& name : image_set_names()) {
-    for (const DataFile& file : image_set(name).files) EXPECT_EQ(file.sha256.size(), 64U) << file.name;
-    EXPECT_EQ(image_set(name).classes.size(), 10U);
+    const ImageSet& set = image_set(name);
+    for (const DataFile& file : set.files) {
+      EXPECT_EQ(file.sha256.size(), set.manager == PackageManager::none ? 0U : 64U) << file.name;
+    }
+    EXPECT_EQ(set.classes.size(), name == "cifar100" ? 100U : 10U);
   }
 }
 
@@ -200,6 +205,52 @@ TEST(ImageSets, ReadCifarRecords) {
   file[3073] = 10;
   EXPECT_THAT(message_of([&] { read_cifar10(folder.put("a.bin", file)); }),
               HasSubstr("byte 3073: expected a label from 0 to 9, found 10"));
+}
+
+TEST(ImageSets, ReadCifar100RecordsByTheirFineLabel) {
+  const TemporaryFolder folder;
+  std::string file;
+  for (int i = 0; i < 3; ++i) {
+    file += static_cast<char>(i + 17);  // coarse
+    file += static_cast<char>(i + 97);  // fine
+    file += std::string(3072, static_cast<char>('a' + i));
+  }
+  file[3074 + 2 + 2048] = 'B';  // blue begins after twice 32 x 32
+  const CifarBatch batch = read_cifar100(folder.put("train.bin", file));
+  EXPECT_EQ(batch.images.sizes(), (std::vector<int64_t>{3, 3, 32, 32}));
+  EXPECT_EQ(batch.images[0][0][0][0].item<int64_t>(), 'a');
+  EXPECT_EQ(batch.images[1][2][0][0].item<int64_t>(), 'B');
+  EXPECT_EQ(batch.images[2][2][31][31].item<int64_t>(), 'c');
+  EXPECT_TRUE(batch.labels.equal(at::tensor({97, 98, 99}).to(at::kLong)));
+  for (const size_t length : {size_t{0}, size_t{2}, size_t{3073}, size_t{3075}, file.size() - 1}) {
+    EXPECT_THAT(message_of([&] { read_cifar100(folder.put("a.bin", file.substr(0, length))); }),
+                AllOf(HasSubstr("records of 3074 bytes"), HasSubstr("CIFAR-100's binary format")))
+        << length;
+  }
+  std::string coarse = file;
+  coarse[3074] = 20;
+  EXPECT_THAT(message_of([&] { read_cifar100(folder.put("a.bin", coarse)); }),
+              HasSubstr("byte 3074: expected a label from 0 to 19, found 20"));
+  file[3075] = 100;
+  EXPECT_THAT(message_of([&] { read_cifar100(folder.put("a.bin", file)); }),
+              HasSubstr("byte 3075: expected a label from 0 to 99, found 100"));
+}
+
+TEST(ImageSets, SayThatNoPackageShipsCifar100) {
+  const TemporaryFolder folder;
+  for (const auto& look : std::vector<std::function<void()>>{
+           [&] { load_image_classes("cifar100", folder.path()); },
+           [&] { fetch_image_set("cifar100", folder.path()); },
+       }) {
+    EXPECT_THAT(message_of(look), AllOf(HasSubstr("no train.bin"), HasSubstr("no package ships it"),
+                                        HasSubstr("cifar-100-binary.tar.gz"),
+                                        HasSubstr("train.bin and test.bin into " + folder.at("cifar100"))));
+  }
+  // As its archive unpacks; holes instead of images, whose sizes are right.
+  ASSERT_EQ(::truncate(folder.put("cifar-100-binary/train.bin", "").c_str(), 153700000), 0);
+  ASSERT_EQ(::truncate(folder.put("cifar-100-binary/test.bin", "").c_str(), 30740000), 0);
+  EXPECT_EQ(find_image_set("cifar100", folder.path()), folder.at("cifar-100-binary"));
+  EXPECT_EQ(fetch_image_set("cifar100", folder.path()).present, 2);
 }
 
 // Real sets, where they were fetched: BILEVEL_DATA names the folder given to `bilevel data get --to`.

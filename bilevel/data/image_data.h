@@ -1,0 +1,43 @@
+#pragma once
+// One way to labelled images, whatever they are stored in: a set known by name, a folder of class folders, or
+// IDX files.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bilevel/core/tensor.h"
+
+namespace bilevel {
+
+struct ImageDataOptions {
+  // mnist, fashion-mnist, cifar10, cifar100; else a folder of class folders, perhaps below train/ and test/;
+  // else an IDX file of images.
+  std::string data = "cifar10";
+  std::string folder = "data";   // where sets known by name are looked for
+  std::string labels = {};       // the IDX file of labels, for an IDX file of images
+  std::string test_images = {};  // IDX files of the test set, both or none
+  std::string test_labels = {};
+  int64_t image_size = 0;      // rescales every image to this height and width; 0 keeps their own size
+  double test_fraction = 0.2;  // held out, class by class, where no test set is given
+  uint64_t seed = 0;           // of what is held out
+
+  void validate() const;  // throws std::invalid_argument naming the option, its value and the bound
+};
+
+struct ImageData {
+  Tensor train_images, test_images;  // uint8, N x C x H x W, CPU; C is 1 or 3
+  Tensor train_labels, test_labels;  // int64, N, CPU
+  int64_t classes = 0;
+  std::vector<std::string> class_names;
+  std::vector<double> mean, std;  // per channel, of pixels from 0 to 255
+};
+
+// Throws std::runtime_error naming the file that is missing or wrong, and a way out.
+ImageData load_image_data(const ImageDataOptions& options);
+
+// Per channel over all pixels, exact; a channel that is constant gets a deviation of 1, as there is nothing
+// to scale.
+void measure_channels(const Tensor& images, std::vector<double>& mean, std::vector<double>& std);
+
+}  // namespace bilevel

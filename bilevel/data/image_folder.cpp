@@ -1,0 +1,182 @@
+#include "bilevel/data/image_folder.h"
+
+#include <ATen/ATen.h>
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <string_view>
+
+#include "bilevel/data/png.h"
+#include "bilevel/data/resize.h"
+
+namespace bilevel {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, std::string_view expected, std::string_view found,
+                       std::string_view hint) {
+  throw std::runtime_error(fmt::format("{}: expected {}, found {}; {}", path, expected, found, hint));
+}
+
+bool is_folder(const std::string& path) {
+  struct ::stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// opendir, not std::filesystem: LibTorch 2's wheels export parts of an older libstdc++'s that clash with
+// ours.
+std::vector<std::string> names_in(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> handle(::opendir(folder.c_str()), ::closedir);
+  if (!handle) fail(folder, "a folder that can be read", std::strerror(errno), "check the path");
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(handle.get())) {
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string ending_of(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  std::string ending = dot == std::string::npos ? "" : name.substr(dot);
+  for (char& letter : ending) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return ending;
+}
+
+// Images of a format that is not read must not be left out of a class without a word.
+bool is_other_image(const std::string& ending) {
+  constexpr std::array others{".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"};
+  return std::find(others.begin(), others.end(), ending) != others.end();
+}
+
+std::vector<std::string> png_files(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const std::string& name : names_in(folder)) {
+    const std::string path = fmt::format("{}/{}", folder, name);
+    const std::string ending = ending_of(name);
+    if (is_folder(path)) {
+      fail(path, "a PNG file of a class", "a folder",
+           "the folder to give is the one that holds the class folders, or their train/ and test/");
+    }
+    if (ending == ".png") {
+      files.push_back(path);
+    } else if (is_other_image(ending)) {
+      fail(path, "a PNG file", fmt::format("a {} file", ending), "convert the images to PNG");
+    }
+  }
+  return files;
+}
+
+// All images of the folder, put together when it is known whether any has colours.
+class Collection {
+ public:
+  explicit Collection(int64_t image_size) : image_size_(image_size) {}
+
+  void add(const std::string& path, int64_t label) {
+    Tensor image = read_png(path);
+    if (image_size_ > 0) {
+      image = resize_images(image.unsqueeze(0), image_size_).squeeze(0);
+    } else if (images_.empty()) {
+      first_ = path;
+    } else if (image.size(1) != images_[0].size(1) || image.size(2) != images_[0].size(2)) {
+      fail(path, fmt::format("{} x {} pixels as in {}", images_[0].size(2), images_[0].size(1), first_),
+           fmt::format("{} x {}", image.size(2), image.size(1)),
+           "bring the images to one size, for example with --image-size 32");
+    }
+    channels_ = std::max(channels_, image.size(0));
+    images_.push_back(image);
+    labels_.push_back(label);
+  }
+
+  bool empty() const { return images_.empty(); }
+
+  // Leaves the collection empty.
+  FolderImages take() {
+    FolderImages result;
+    const auto count = static_cast<int64_t>(images_.size());
+    result.labels = at::tensor(labels_, at::TensorOptions().dtype(at::kLong));
+    result.images =
+        at::empty({count, channels_, images_[0].size(1), images_[0].size(2)}, images_[0].options());
+    for (int64_t i = 0; i < count; ++i) {
+      Tensor& image = images_[static_cast<size_t>(i)];
+      result.images[i].copy_(image);  // grey becomes three equal channels by broadcasting
+      image.reset();
+    }
+    images_.clear();
+    return result;
+  }
+
+ private:
+  int64_t image_size_;
+  int64_t channels_ = 1;
+  std::string first_;
+  std::vector<Tensor> images_;
+  std::vector<int64_t> labels_;
+};
+
+std::vector<std::string> class_folders(const std::string& folder) {
+  std::vector<std::string> classes;
+  for (const std::string& name : names_in(folder)) {
+    const std::string path = fmt::format("{}/{}", folder, name);
+    if (is_folder(path)) {
+      classes.push_back(name);
+    } else if (ending_of(name) == ".png" || is_other_image(ending_of(name))) {
+      fail(path, "a folder for each class", "an image", "put it into the folder of its class");
+    }
+  }
+  return classes;
+}
+
+}  // namespace
+
+bool has_train_and_test(const std::string& folder) {
+  return is_folder(folder + "/train") && is_folder(folder + "/test");
+}
+
+FolderImages read_image_folder(const std::string& folder, int64_t image_size) {
+  const std::vector<std::string> classes = class_folders(folder);
+  if (classes.size() < 2) {
+    fail(folder, "two or more folders, one for each class",
+         classes.empty() ? "none" : fmt::format("only {}", classes[0]),
+         "put the PNG files of each class into a folder of its own");
+  }
+  FolderImages result = read_image_folder(folder, classes, image_size);
+  const Tensor counts = at::bincount(result.labels, {}, static_cast<int64_t>(classes.size()));
+  for (size_t k = 0; k < classes.size(); ++k) {
+    if (counts[static_cast<int64_t>(k)].item<int64_t>() == 0) {
+      fail(fmt::format("{}/{}", folder, classes[k]), "PNG files of the class", "none",
+           "remove the folder, or put the class's images into it");
+    }
+  }
+  return result;
+}
+
+FolderImages read_image_folder(const std::string& folder, const std::vector<std::string>& class_names,
+                               int64_t image_size) {
+  Collection collection(image_size);
+  for (const std::string& name : class_folders(folder)) {
+    const std::string path = fmt::format("{}/{}", folder, name);
+    const auto found = std::find(class_names.begin(), class_names.end(), name);
+    if (found == class_names.end()) {
+      fail(path, "a folder named like a training class", fmt::format("\"{}\"", name),
+           "remove it, or give the class training images");
+    }
+    for (const std::string& file : png_files(path)) collection.add(file, found - class_names.begin());
+  }
+  if (collection.empty()) {
+    fail(folder, "PNG files in folders named like their classes", "none", "check the path");
+  }
+  FolderImages result = collection.take();
+  result.class_names = class_names;
+  return result;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,19 @@
+#pragma once
+// PNG files (ISO/IEC 15948) as bytes of pixels, by libpng.
+
+#include <string>
+
+#include "bilevel/core/tensor.h"
+
+namespace bilevel {
+
+bool has_png();  // whether the library was built with libpng
+
+// uint8, C x H x W, CPU: one channel for grey, three for colour and palettes. Transparency is dropped and 16
+// bits are scaled to 8; gamma and colour profiles are not applied, as other readers of image folders do not.
+// What the header promises is checked against limits and against the file's size before memory is taken.
+// Throws std::runtime_error naming the file and what is wrong with it, or, where the library was built
+// without libpng, what to install.
+Tensor read_png(const std::string& path);
+
+}  // namespace bilevel

@@ -1,0 +1,66 @@
+// `bilevel data show` and what the commands say about a set that no package ships; listing and fetching are
+// tested with `bilevel clean`.
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "tests/cli/program.h"
+
+namespace bilevel::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string put(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+TEST(DataShow, PrintsSizesClassesMeanAndDeviation) {
+  const TemporaryFolder folder;
+  // IDX: ten images of 1 x 2 pixels, 0 and 10 in the first five, 20 and 30 in the others.
+  const std::string images =
+      put(folder / "images", std::string("\0\0\x08\x03\0\0\0\x0a\0\0\0\x01\0\0\0\x02", 16) +
+                                 std::string("\0\n\0\n\0\n\0\n\0\n", 10) +
+                                 "\x14\x1e\x14\x1e\x14\x1e\x14\x1e\x14\x1e");
+  const std::string labels =
+      put(folder / "labels", std::string("\0\0\x08\x01\0\0\0\x0a", 8) + "\3\3\3\3\3\4\4\4\4\4");
+  const std::string arguments = "data show --data '" + images + "' --labels '" + labels + "'";
+  const nlohmann::json shown = run_program(arguments + " --json").json();
+  EXPECT_EQ(shown.at("train"), 8);
+  EXPECT_EQ(shown.at("test"), 2);
+  EXPECT_EQ(shown.at("channels"), 1);
+  EXPECT_EQ(shown.at("height"), 1);
+  EXPECT_EQ(shown.at("width"), 2);
+  EXPECT_DOUBLE_EQ(shown.at("mean").at(0), 15);
+  EXPECT_DOUBLE_EQ(shown.at("std").at(0), std::sqrt(125.0));  // (225 + 25 + 25 + 225) / 4
+  EXPECT_EQ(shown.at("classes"),
+            nlohmann::json::parse(
+                R"([{"name": "3", "train": 4, "test": 1}, {"name": "4", "train": 4, "test": 1}])"));
+  EXPECT_THAT(run_program(arguments).out,
+              AllOf(HasSubstr("8 training and 2 test images, 2 x 1 pixels, grey, 2 classes"),
+                    HasSubstr("mean 15.00, std 11.18")));
+  EXPECT_EQ(run_program(arguments + " --image-size 4 --test-fraction 0.4 --json").json().at("test"), 4);
+}
+
+TEST(DataShow, NamesWhatIsMissing) {
+  const TemporaryFolder folder;
+  const Output unknown = run_program("data show --data svhn");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("data = svhn"), HasSubstr("a folder of class folders")));
+  EXPECT_EQ(run_program("data show").exit_code, 2);
+  for (const std::string& command : {"data show --data cifar100 --data-dir '" + folder / "sets" + "'",
+                                     "data get cifar100 --to '" + folder / "sets" + "'"}) {
+    const Output missing = run_program(command);
+    EXPECT_EQ(missing.exit_code, 1);
+    EXPECT_THAT(missing.err, AllOf(HasSubstr("no package ships it"), HasSubstr("cifar-100-binary.tar.gz"),
+                                   HasSubstr(folder / "sets/cifar100")));
+  }
+}
+
+}  // namespace
+}  // namespace bilevel::test
