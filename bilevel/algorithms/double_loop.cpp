@@ -17,6 +17,10 @@ void DoubleLoopOptions::validate() const {
     throw std::invalid_argument(fmt::format("{}: growth = {} must be finite and at least 0", name, growth));
   }
   require_count(name, "hessian_batches", hessian_batches, 1);
+  if (one_batch && hessian_batches != 1) {
+    throw std::invalid_argument(
+        fmt::format("{}: one_batch with hessian_batches = {}: it must be 1", name, hessian_batches));
+  }
 }
 
 DoubleLoop::DoubleLoop(const DoubleLoopOptions& options,
@@ -63,7 +67,7 @@ IterationSummary DoubleLoop::advance(Oracle& oracle, AlgorithmState& state, Stre
   HypergradientRequest request{.x = state.x, .inner = inner};
   request.outer = streams.outer("loss");
   for (int64_t k = 0; k < options_.hessian_batches; ++k) request.hessian.push_back(streams.inner("hessian"));
-  request.cross = streams.inner("cross");
+  request.cross = options_.one_batch ? request.hessian.front() : streams.inner("cross");
   if (options_.warm_start_linear) request.warm_start = state.v;
   const Hypergradient estimate = estimator_->estimate(oracle, request);
   if (options_.warm_start_linear) state.v = estimate.solution;

@@ -34,6 +34,7 @@ Made double_loop(const std::string& name, const std::string& method, Starts star
   DoubleLoopOptions options{.name = name, .inner = s.inner, .outer = s.outer};
   options.warm_start_inner = starts != Starts::cold;
   options.warm_start_linear = starts == Starts::warm_both;
+  options.one_batch = name == "idarts";
   EstimatorSettings hypergradient = s.hypergradient;
   if (hypergradient.series_rate == 0) hypergradient.series_rate = s.linear_rate;
   return std::make_unique<DoubleLoop>(options, make_estimator(method, hypergradient));

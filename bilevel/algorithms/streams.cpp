@@ -54,8 +54,14 @@ uint64_t Streams::next_seed(std::string name) {
 }
 
 Batch Streams::draw(std::string name, int64_t population, int64_t size) {
-  const uint64_t seed = next_seed(std::move(name));
+  const int64_t position = positions_[name];
+  const uint64_t seed = next_seed(name);
   if (size == 0 || size >= population) return {.index = {}, .seed = root_seed_};
+  if (options_.by_epochs) {
+    const BatchOptions parts{.size = size, .drop_last = true};
+    const std::string key = fmt::format("{} of {}", name, size);
+    return epochs_.try_emplace(key, root_seed_, key, population, parts).first->second.at(position);
+  }
   Random random(seed);
   return {.index = random_subset(random, population, size), .seed = seed};
 }

@@ -17,6 +17,9 @@ namespace bilevel {
 struct StreamOptions {
   int64_t inner_batch = 0;  // examples of a batch of g; 0 = the full set
   int64_t outer_batch = 0;  // of f
+  // Batches of the run's size are parts of a shuffled set, each example once an epoch, short last parts left
+  // out, as training loops have it; false: every batch a random subset, independent of all others.
+  bool by_epochs = false;
   void validate() const;
 };
 
@@ -24,9 +27,10 @@ class Streams {
  public:
   Streams(uint64_t root_seed, int64_t inner_samples, int64_t outer_samples, StreamOptions options = {});
 
-  // The next batch of the stream: a random subset of `size` examples, independent of all others. Size 0 = the
-  // run's batch size; a batch that would be as large as the set is the full set, always with the same seed: a
-  // run on full sets has nothing random in it, and a linearization can serve two products.
+  // The next batch of the stream: a random subset of `size` examples, independent of all others unless
+  // options().by_epochs. Size 0 = the run's batch size; a batch that would be as large as the set is the full
+  // set, always with the same seed: a run on full sets has nothing random in it, and a linearization can
+  // serve two products.
   Batch inner(std::string_view name, int64_t size = 0);
   Batch outer(std::string_view name, int64_t size = 0);
   Random random(std::string_view name);  // the next generator of the stream: anything else that is drawn
@@ -47,6 +51,7 @@ class Streams {
   int64_t inner_samples_, outer_samples_;
   StreamOptions options_;
   std::map<std::string, int64_t> positions_;
+  std::map<std::string, BatchStream> epochs_;  // made when first asked for: a cache, no state
 };
 
 // `size` different numbers below `population`, in increasing order: int64, CPU.

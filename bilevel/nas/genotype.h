@@ -55,6 +55,8 @@ void validate_genotype(const SearchSpace& space, const Genotype& genotype);
 // By the largest weights: argmax per edge (NAS-Bench-201, `none` allowed), argmax operation and the strongest
 // parents (1Shot1), two strongest edges per node by their best operation that is not `none` (DARTS).
 Genotype derive_genotype(const SearchSpace& space, const Tensor& mixture);
+// The weights that make the supernet compute this genotype alone: ones for what it has, zeros for the rest.
+Tensor genotype_mixture(const SearchSpace& space, const Genotype& genotype, const at::TensorOptions& options);
 Genotype random_genotype(const SearchSpace& space, Random& random);
 
 // Which share of the edges (of the nodes in 1Shot1) each operation has, in the space's order of operations.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bilevel/core/random.h"
+#include "bilevel/nas/genotype.h"
 
 namespace bilevel::nas {
 namespace {
@@ -38,13 +39,7 @@ Tensor gumbel_mixture(const SearchSpace& space, const Tensor& alpha, double temp
 
 Tensor uniform_mixture(const SearchSpace& space, const Tensor& alpha, uint64_t seed) {
   Random random(named_seed(seed, "operations"));
-  std::vector<Tensor> parts;
-  for (const AlphaBlock& block : space.alpha) {
-    const Tensor weights = at::zeros({block.rows, block.choices}, alpha.options().device(at::kCPU));
-    for (int64_t row = 0; row < block.rows; ++row) weights[row][random.below(block.choices)] = 1.0;
-    parts.push_back(weights.flatten());
-  }
-  return at::cat(parts).to(alpha.device());
+  return genotype_mixture(space, random_genotype(space, random), alpha.options());
 }
 
 }  // namespace
@@ -68,6 +63,16 @@ void SupernetProblem::set_sampling(Sampling sampling, double temperature) {
   temperature_ = temperature;
 }
 
+void SupernetProblem::set_mixture(const Tensor& mixture) {
+  if (mixture.numel() != supernet_.space().alpha_size()) {
+    throw std::invalid_argument(fmt::format("a mixture of {} weights was given; the space {} has {} choices",
+                                            mixture.numel(), supernet_.space().name,
+                                            supernet_.space().alpha_size()));
+  }
+  given_ = mixture.detach();
+  sampling_ = Sampling::given;
+}
+
 Tensor SupernetProblem::mixture(const Tensor& x, uint64_t seed) const {
   switch (sampling_) {
     case Sampling::softmax:
@@ -76,6 +81,8 @@ Tensor SupernetProblem::mixture(const Tensor& x, uint64_t seed) const {
       return gumbel_mixture(supernet_.space(), x, temperature_, seed);
     case Sampling::uniform:
       return uniform_mixture(supernet_.space(), x, seed);
+    case Sampling::given:
+      return given_;
   }
   throw std::logic_error("SupernetProblem: an unknown way of sampling");
 }

@@ -33,7 +33,8 @@ enum class Sampling {
   softmax,  // all operations at once: DARTS and its kin
   gumbel,  // GDAS (Dong and Yang 2019): one operation per choice, drawn by the batch's seed, straight-through
            // gradient
-  uniform  // one operation per choice, drawn evenly: training shared weights for a random search
+  uniform,  // a genotype drawn evenly by the batch's seed: training shared weights for a random search
+  given     // as set_mixture() says, whatever alpha is: tuning weights while choices are made
 };
 
 class SupernetProblem : public Problem {
@@ -48,7 +49,9 @@ class SupernetProblem : public Problem {
   int64_t outer_samples() const override { return valid_.samples; }
   const Layout* inner_layout() const override { return &supernet_.plan().weights; }
   std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
-  bool inner_loss_uses_outer() const override { return sampling_ != Sampling::uniform; }
+  bool inner_loss_uses_outer() const override {
+    return sampling_ == Sampling::softmax || sampling_ == Sampling::gumbel;
+  }
 
   // The loss by its parts, for whoever holds prepared images (a captured GPU graph).
   Tensor mixture(const Tensor& x, uint64_t seed) const;
@@ -59,6 +62,7 @@ class SupernetProblem : public Problem {
   const Supernet& supernet() const { return supernet_; }
 
   void set_sampling(Sampling sampling, double temperature = 1);  // of the gumbel softmax
+  void set_mixture(const Tensor& mixture);                       // and Sampling::given
 
   // Mean loss and accuracy in percent over the whole source, without augmentation, in batches of `batch`;
   // `largest` images at most, 0 = all. The batch's own statistics serve, as in the search.
@@ -74,6 +78,7 @@ class SupernetProblem : public Problem {
   at::TensorOptions tensors_;
   Sampling sampling_ = Sampling::softmax;
   double temperature_ = 1;
+  Tensor given_;
 };
 
 }  // namespace bilevel::nas

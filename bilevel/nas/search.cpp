@@ -1,0 +1,380 @@
+#include "bilevel/nas/search.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include "bilevel/algorithms/darts.h"
+#include "bilevel/algorithms/double_loop.h"
+#include "bilevel/core/role_swap.h"
+#include "bilevel/core/spectrum.h"
+#include "bilevel/core/weight_decay.h"
+#include "bilevel/nas/collapse.h"
+#include "bilevel/nas/perturbation.h"
+
+namespace bilevel::nas {
+namespace {
+
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+
+Tensor to_host(const Tensor& t) {
+  return t.detach().to(at::TensorOptions().dtype(at::kDouble).device(at::kCPU));
+}
+
+// Mean weight of every operation over the rows that choose operations.
+std::vector<double> mean_weights(const SearchSpace& space, const Tensor& mixture) {
+  Tensor sum = at::zeros({static_cast<int64_t>(space.operations.size())}, at::kDouble);
+  int64_t rows = 0;
+  for (const AlphaBlock& block : space.alpha) {
+    if (block.choices != sum.numel() || block.name.rfind("parents", 0) == 0 || block.name == "output")
+      continue;
+    sum += space.block(mixture, block.name).sum(0);
+    rows += block.rows;
+  }
+  const Tensor mean = sum / static_cast<double>(rows);
+  return {mean.data_ptr<double>(), mean.data_ptr<double>() + mean.numel()};
+}
+
+class Clock {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    return seconds;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+std::string_view name_of(SearchEnd end) {
+  switch (end) {
+    case SearchEnd::not_run:
+      return "not run";
+    case SearchEnd::epochs_done:
+      return "all epochs done";
+    case SearchEnd::collapse:
+      return "stopped before a collapse";
+    case SearchEnd::interrupted:
+      return "interrupted";
+  }
+  return "?";
+}
+
+Search::Search(SupernetProblem& problem, const SearchOptions& options, const Benchmark* benchmark)
+    : supernet_(problem), options_(options), benchmark_(benchmark) {
+  options_.validate();
+  if (options_.method == "random") {
+    throw std::invalid_argument(
+        "method random trains cells one by one and has no supernet: call random_search()");
+  }
+  for (const auto& [what, samples] :
+       {std::pair{"training", problem.inner_samples()}, std::pair{"validation", problem.outer_samples()}}) {
+    if (samples < options_.batch) {
+      throw std::invalid_argument(
+          fmt::format("--batch {}: there are only {} {} images; give a smaller batch or more "
+                      "images (--train-size)",
+                      options_.batch, samples, what));
+    }
+  }
+  if (options_.stop == "skips") {
+    const auto& all = problem.supernet().space().operations;
+    if (std::find(all.begin(), all.end(), "skip_connect") == all.end()) {
+      throw std::invalid_argument(
+          fmt::format("--stop skips: the space {} has no skip_connect to count; use eigenvalue",
+                      problem.supernet().space().name));
+    }
+  }
+  if (options_.method.rfind("darts", 0) == 0 || options_.method == "gdas") options_.inner.steps = 1;
+  steps_per_epoch_ =
+      options_.alpha_steps > 0
+          ? options_.alpha_steps
+          : std::max<int64_t>(1, problem.inner_samples() / (options_.batch * options_.inner.steps));
+  options_.inner.schedule.kind = ScheduleKind::cosine;
+  options_.inner.schedule.total_steps =
+      std::max<int64_t>(1, options_.epochs * steps_per_epoch_ * options_.inner.steps);
+  options_.inner.schedule.final_fraction = options_.final_rate / options_.inner.rate;
+  problem_ = std::make_unique<WithWeightDecay>(supernet_, options_.weight_decay);
+}
+
+std::unique_ptr<Algorithm> Search::make_rule(double series_rate) const {
+  if (options_.method.rfind("darts", 0) == 0 || options_.method == "gdas") {
+    DartsOptions darts{.inner = options_.inner, .outer = options_.outer};
+    darts.first_order = options_.method != "darts";
+    darts.curvature = options_.hypergradient.curvature;
+    return std::make_unique<Darts>(darts);
+  }
+  DoubleLoopOptions loop{.name = options_.method, .inner = options_.inner, .outer = options_.outer};
+  loop.warm_start_linear = false;  // another batch is another matrix
+  loop.one_batch = true;
+  EstimatorSettings settings = options_.hypergradient;
+  settings.series_rate = series_rate;
+  const std::string estimator = options_.method == "cg"          ? "cg"
+                                : options_.method == "truncated" ? "truncated"
+                                                                 : "neumann";
+  return std::make_unique<DoubleLoop>(loop, make_estimator(estimator, settings));
+}
+
+SearchState Search::begin() const {
+  SearchState state;
+  state.series_rate = options_.hypergradient.series_rate;
+  const Oracle oracle(*problem_);
+  state.algorithm =
+      make_rule(state.series_rate)
+          ->init(oracle, problem_->initial_outer(options_.seed), problem_->initial_inner(options_.seed));
+  state.loss_sum = state.ratio_sum = at::zeros({}, state.algorithm.x.options());
+  return state;
+}
+
+// What an epoch changes: the temperature of the sampling, and the series' rate where it is measured.
+void Search::set_epoch(SearchState& state, Oracle& oracle, Streams& streams) {
+  if (options_.method == "gdas") {
+    const double along =
+        options_.epochs > 1 ? static_cast<double>(state.epoch) / static_cast<double>(options_.epochs - 1) : 0;
+    supernet_.set_sampling(
+        Sampling::gumbel, options_.temperature + (options_.final_temperature - options_.temperature) * along);
+  } else {
+    supernet_.set_sampling(options_.method == "random-sharing" ? Sampling::uniform : Sampling::softmax);
+  }
+  if (state.step == 0 && options_.series_rate_auto) {
+    const auto at_point =
+        oracle.linearize(state.algorithm.inner.w, state.algorithm.x, streams.inner("curvature"));
+    const CurvatureOptions& curvature = options_.hypergradient.curvature;
+    const MatrixProduct product = [&](const Tensor& v) {
+      const Tensor hv = curvature.kind == "gauss-newton" ? at_point->gauss_newton(v) : at_point->hessian(v);
+      return curvature.damping > 0 ? at::add(hv, v, curvature.damping) : hv;
+    };
+    SpectrumOptions lanczos;
+    lanczos.dense_below = 0;
+    lanczos.relative_tolerance = 0.05;
+    lanczos.max_products = 20;
+    lanczos.seed = options_.seed;
+    const Tensor& w = state.algorithm.inner.w;
+    const Spectrum spectrum = extreme_eigenvalues(product, w.numel(), w.options(), lanczos);
+    const double largest = std::max(std::abs(spectrum.largest), std::abs(spectrum.smallest));
+    state.series_rate = largest > 0 && std::isfinite(largest) ? 1 / largest : options_.inner.rate;
+  }
+  rule_ = make_rule(state.series_rate);
+}
+
+void Search::step(SearchState& state, Oracle& oracle, Streams& streams) {
+  AlgorithmState& now = state.algorithm;
+  if (state.epoch < options_.warmup_epochs || !find_search_method(options_.method).moves_alpha) {
+    now.inner = warm_inner_steps(oracle, now, streams, options_.inner).final;
+    ++now.iteration;
+    return;
+  }
+  const IterationSummary summary = rule_->step(oracle, now, streams);
+  if (summary.outer_loss.defined()) {
+    state.loss_sum = state.loss_sum + summary.outer_loss.detach();
+    ++state.loss_count;
+  }
+  if (summary.direct.defined() && options_.method != "gdas" && options_.method != "darts-first-order") {
+    const Tensor direct = summary.direct.norm();
+    state.ratio_sum = state.ratio_sum + (summary.direction - summary.direct).norm() / direct.clamp_min(1e-30);
+    ++state.ratio_count;
+  }
+}
+
+double Search::dominant_eigenvalue(const SearchState& state, Streams& streams) const {
+  if (options_.eigenvalue_products == 0 || !find_search_method(options_.method).moves_alpha) return nothing;
+  const RoleSwap swapped(supernet_);
+  Oracle oracle(swapped);
+  const Tensor& x = state.algorithm.x;
+  const auto at_point = oracle.linearize(x, state.algorithm.inner.w, streams.outer("eigenvalue"));
+  SpectrumOptions lanczos;
+  lanczos.dense_below = 0;
+  lanczos.relative_tolerance = 0.02;
+  lanczos.max_products = options_.eigenvalue_products;
+  lanczos.seed = options_.seed;
+  const MatrixProduct product = [&](const Tensor& v) { return at_point->hessian(v); };
+  return extreme_eigenvalues(product, x.numel(), x.options(), lanczos).largest;
+}
+
+EpochRecord Search::record(const SearchState& state, Streams& streams) const {
+  const SearchSpace& space = supernet_.supernet().space();
+  EpochRecord r;
+  r.epoch = state.epoch + 1;
+  r.alpha = to_host(state.algorithm.x);
+  const Tensor mixture = mixture_weights(space, r.alpha);
+  r.genotype = derive_genotype(space, mixture);
+  r.operation_shares = operation_shares(space, r.genotype);
+  r.operation_weights = mean_weights(space, mixture);
+  r.skips = skip_count(r.genotype);
+  r.search_loss =
+      state.loss_count > 0 ? state.loss_sum.item<double>() / static_cast<double>(state.loss_count) : nothing;
+  r.mixed_over_direct = state.ratio_count > 0
+                            ? state.ratio_sum.item<double>() / static_cast<double>(state.ratio_count)
+                            : nothing;
+  const auto score = supernet_.score(state.algorithm.inner.w, mixture.to(state.algorithm.x.options()),
+                                     supernet_.valid(), options_.batch, options_.score_images);
+  r.valid_loss = score.loss;
+  r.valid_accuracy = score.accuracy;
+  r.eigenvalue = dominant_eigenvalue(state, streams);
+  r.rate = options_.inner.rate * options_.inner.schedule.factor(state.algorithm.inner.step);
+  r.series_rate = state.series_rate > 0 ? state.series_rate : r.rate;
+  r.seconds = state.seconds;
+  if (benchmark_ == nullptr) return r;
+  try {
+    const BenchmarkEntry entry = benchmark_->query(space, r.genotype);
+    r.benchmark = entry.values;
+    r.regret = entry.regret;
+  } catch (const std::runtime_error& missing) {  // a cell that the table lacks is no reason to end a search
+    r.benchmark_note = missing.what();
+  }
+  return r;
+}
+
+SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
+  Oracle oracle(*problem_);
+  const OracleCounts before = state.counts;
+  Streams streams(options_.seed, problem_->inner_samples(), problem_->outer_samples(),
+                  {.inner_batch = options_.batch, .outer_batch = options_.batch, .by_epochs = true});
+  streams.seek(state.streams);
+  Clock clock;
+  SearchSummary summary;
+  CollapseSigns signs;
+  for (const EpochRecord& r : state.history) {
+    signs.eigenvalues.push_back(r.eigenvalue);
+    signs.skips.push_back(r.skips);
+  }
+  const auto save = [&] {
+    state.streams = streams.positions();
+    state.counts = before;
+    state.counts += oracle.counts();
+    if (callbacks.save) callbacks.save(state);
+  };
+  summary.end = SearchEnd::epochs_done;
+  std::optional<Collapse> collapse = find_collapse(options_, signs);
+  for (; state.epoch < options_.epochs && !collapse; ++state.epoch, state.step = 0) {
+    set_epoch(state, oracle, streams);
+    while (state.step < steps_per_epoch_) {
+      step(state, oracle, streams);
+      ++state.step;
+      state.seconds += clock.lap();
+      if (callbacks.step) callbacks.step(state, steps_per_epoch_);
+      if (callbacks.interrupted && callbacks.interrupted()) {
+        save();
+        summary.end = SearchEnd::interrupted;
+        break;
+      }
+    }
+    if (summary.end == SearchEnd::interrupted) break;
+    EpochRecord r = record(state, streams);
+    state.loss_sum = state.ratio_sum = at::zeros({}, state.algorithm.x.options());
+    state.loss_count = state.ratio_count = 0;
+    signs.eigenvalues.push_back(r.eigenvalue);
+    signs.skips.push_back(r.skips);
+    if (state.epoch >= options_.warmup_epochs) collapse = find_collapse(options_, signs);
+    if (callbacks.epoch) callbacks.epoch(r);
+    state.history.push_back(std::move(r));
+    // What is saved is the state before the next epoch's first step.
+    SearchState next = state;
+    ++next.epoch;
+    next.step = 0;
+    std::swap(state, next);
+    save();
+    std::swap(state, next);
+    state.counts = next.counts;
+    clock.lap();
+  }
+
+  const int64_t last = static_cast<int64_t>(state.history.size()) - 1;
+  summary.chosen_epoch = collapse ? collapse->return_to + 1 : last + 1;
+  if (collapse && summary.end != SearchEnd::interrupted) {
+    summary.end = SearchEnd::collapse;
+    summary.reason = collapse->reason;
+  }
+  const SearchSpace& space = supernet_.supernet().space();
+  if (summary.chosen_epoch > 0) {
+    const EpochRecord& chosen = state.history[static_cast<size_t>(summary.chosen_epoch) - 1];
+    summary.alpha = chosen.alpha;
+    summary.genotype = chosen.genotype;
+  } else {
+    summary.alpha = to_host(state.algorithm.x);
+    summary.genotype = derive_genotype(space, mixture_weights(space, summary.alpha));
+  }
+  summary.mixture = mixture_weights(space, summary.alpha);
+  if (summary.end != SearchEnd::interrupted) {
+    if (options_.method == "random-sharing") {
+      summary.genotype = best_of_samples(state, callbacks);
+    } else if (options_.select == "perturbation") {
+      if (collapse) {
+        summary.notes.push_back(
+            "--select perturbation asks the weights of the last epoch, with the alpha of the chosen one");
+      }
+      SearchState asked = state;
+      asked.algorithm.x = summary.alpha.to(state.algorithm.x.options());
+      summary.genotype = select(asked, oracle, streams, callbacks);
+    }
+  }
+  supernet_.set_sampling(Sampling::softmax);
+  summary.history = state.history;
+  summary.counts = before;
+  summary.counts += oracle.counts();
+  summary.seconds = state.seconds + clock.lap();
+  return summary;
+}
+
+Genotype Search::best_of_samples(const SearchState& state, const SearchCallbacks& callbacks) const {
+  const SearchSpace& space = supernet_.supernet().space();
+  Random random(named_seed(options_.seed, "samples"));
+  Genotype best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t i = 0; i < options_.samples; ++i) {
+    const Genotype candidate = random_genotype(space, random);
+    const auto score = supernet_.score(state.algorithm.inner.w,
+                                       genotype_mixture(space, candidate, state.algorithm.x.options()),
+                                       supernet_.valid(), options_.batch, options_.score_images);
+    if (score.loss < least || i == 0) {
+      best = candidate;
+      least = score.loss;
+    }
+    if (callbacks.message) {
+      callbacks.message(fmt::format("ranking random cells: {} of {}, best validation loss {:.4f}", i + 1,
+                                    options_.samples, least));
+    }
+  }
+  return best;
+}
+
+Genotype Search::select(const SearchState& state, Oracle& oracle, Streams& streams,
+                        const SearchCallbacks& callbacks) {
+  PerturbationSelection selection(supernet_.supernet().space(), state.algorithm.x, options_.seed);
+  AlgorithmState tuned = state.algorithm;
+  InnerOptions inner = options_.inner;
+  inner.schedule = {};  // at the rate that the search ended with
+  inner.rate =
+      std::max(options_.final_rate, options_.inner.rate * options_.inner.schedule.factor(tuned.inner.step));
+  const auto loss = [&](const Tensor& mixture) {
+    return supernet_.score(tuned.inner.w, mixture, supernet_.valid(), options_.batch, options_.score_images)
+        .loss;
+  };
+  while (!selection.done()) {
+    const std::string choice = selection.choose_next(loss);
+    if (callbacks.message) callbacks.message(choice);
+    supernet_.set_mixture(selection.mixture());
+    for (int64_t i = 0; i < options_.tune_epochs * steps_per_epoch_ && !selection.done(); ++i) {
+      tuned.inner = warm_inner_steps(oracle, tuned, streams, inner).final;
+      if (callbacks.interrupted && callbacks.interrupted()) {
+        throw std::runtime_error(
+            "interrupted while operations were selected: the state of the search itself is saved; --resume "
+            "selects "
+            "anew");
+      }
+    }
+  }
+  return selection.genotype();
+}
+
+}  // namespace bilevel::nas

@@ -1,0 +1,104 @@
+#pragma once
+// The search loop: epochs of algorithm steps on a supernet, with what people need to see after each, an end
+// before a collapse, and a state that can be saved at any step. The hypergradients and the rules are the
+// library's own.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bilevel/algorithms/algorithm.h"
+#include "bilevel/nas/benchmark.h"
+#include "bilevel/nas/genotype.h"
+#include "bilevel/nas/search_options.h"
+#include "bilevel/nas/supernet_problem.h"
+
+namespace bilevel::nas {
+
+struct EpochRecord {
+  int64_t epoch = 0;                      // from 1
+  Genotype genotype;                      // by the largest weights
+  std::vector<double> operation_shares;   // of the genotype's edges, in the space's order
+  std::vector<double> operation_weights;  // mean softmax weight, in the same order
+  int64_t skips = 0;
+  double search_loss = 0;  // mean f on the epoch's validation batches; NaN where alpha rested
+  double valid_loss = 0, valid_accuracy = 0;  // of the supernet, without augmentation
+  double eigenvalue = 0;                      // dominant, of the validation loss in alpha; NaN = not measured
+  double mixed_over_direct =
+      0;  // mean |implicit term| / |direct term| of the hypergradient; NaN = there was none
+  double rate = 0, series_rate = 0;   // of the weights and of the Neumann series at the epoch's end
+  BenchmarkValues benchmark, regret;  // of the genotype in the table, where one was given
+  std::string benchmark_note;         // why there is none
+  Tensor alpha;                       // flat, CPU, double
+  double seconds = 0;                 // since the search began
+};
+
+// Everything that a search goes on from.
+struct SearchState {
+  AlgorithmState algorithm;
+  std::map<std::string, int64_t> streams;  // positions
+  int64_t epoch = 0, step = 0;             // the next step to take
+  double series_rate = 0;
+  Tensor loss_sum, ratio_sum;  // of the epoch so far, on the device
+  int64_t ratio_count = 0, loss_count = 0;
+  std::vector<EpochRecord> history;
+  OracleCounts counts;
+  double seconds = 0;
+};
+
+struct SearchCallbacks {
+  std::function<void(const SearchState&, int64_t steps_per_epoch)> step;  // after every step
+  std::function<void(const EpochRecord&)> epoch;
+  std::function<void(const SearchState&)>
+      save;                           // at the end of every epoch, and where the search is interrupted
+  std::function<bool()> interrupted;  // asked after every step
+  std::function<void(const std::string&)> message;  // of what comes after the epochs
+};
+
+enum class SearchEnd { not_run, epochs_done, collapse, interrupted };
+std::string_view name_of(SearchEnd end);
+
+struct SearchSummary {
+  SearchEnd end = SearchEnd::not_run;
+  std::string reason;        // of a collapse
+  int64_t chosen_epoch = 0;  // whose alpha gave the genotype
+  Genotype genotype;
+  Tensor alpha, mixture;  // CPU, double, of that epoch
+  std::vector<EpochRecord> history;
+  OracleCounts counts;
+  double seconds = 0;
+  std::vector<std::string> notes;
+};
+
+class Search {
+ public:
+  // `benchmark` may be null; both must outlive the search. Throws std::invalid_argument where options do not
+  // fit.
+  Search(SupernetProblem& problem, const SearchOptions& options, const Benchmark* benchmark);
+
+  SearchState begin() const;
+  SearchSummary run(SearchState state, const SearchCallbacks& callbacks);
+  int64_t steps_per_epoch() const { return steps_per_epoch_; }
+
+ private:
+  void step(SearchState& state, Oracle& oracle, Streams& streams);
+  void set_epoch(SearchState& state, Oracle& oracle, Streams& streams);
+  EpochRecord record(const SearchState& state, Streams& streams) const;
+  double dominant_eigenvalue(const SearchState& state, Streams& streams) const;
+  std::unique_ptr<Algorithm> make_rule(double series_rate) const;
+  Genotype select(const SearchState& state, Oracle& oracle, Streams& streams,
+                  const SearchCallbacks& callbacks);
+  Genotype best_of_samples(const SearchState& state, const SearchCallbacks& callbacks) const;
+
+  SupernetProblem& supernet_;
+  std::unique_ptr<Problem> problem_;  // with weight decay
+  SearchOptions options_;
+  const Benchmark* benchmark_;
+  int64_t steps_per_epoch_ = 0;
+  std::unique_ptr<Algorithm> rule_;
+};
+
+}  // namespace bilevel::nas

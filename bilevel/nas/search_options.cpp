@@ -1,0 +1,123 @@
+#include "bilevel/nas/search_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace bilevel::nas {
+
+const std::vector<SearchMethod>& search_methods() {
+  static const std::vector<SearchMethod> methods = {
+      {"idarts",
+       "T weight steps, then alpha by a Neumann series with K Hessian products (Zhang et al. 2021)"},
+      {"darts", "second order: one virtual weight step (Liu et al. 2019)"},
+      {"darts-first-order", "alpha along the direct gradient alone"},
+      {"truncated", "T weight steps, reverse mode over the last of them (Shaban et al. 2019)"},
+      {"cg", "T weight steps, the inverse curvature by conjugate gradients"},
+      {"gdas", "one operation an edge, drawn by Gumbel softmax (Dong and Yang 2019)"},
+      {"random-sharing",
+       "weights trained on random cells, which then rank random cells (Li and Talwalkar 2019)", false},
+      {"random", "random cells, each trained by itself for a while; the best on validation images", false},
+  };
+  return methods;
+}
+
+const SearchMethod& find_search_method(const std::string& name) {
+  std::vector<std::string> names;
+  for (const SearchMethod& method : search_methods()) {
+    if (method.name == name) return method;
+    names.push_back(method.name);
+  }
+  throw std::invalid_argument(
+      fmt::format("--method '{}' is unknown: choose from {}", name, fmt::join(names, ", ")));
+}
+
+void SearchOptions::validate() const {
+  const auto require = [](bool holds, const std::string& option, double value, const char* bound) {
+    if (!holds) throw std::invalid_argument(fmt::format("{} {}: must be {}", option, value, bound));
+  };
+  const auto number = [](int64_t value) { return static_cast<double>(value); };
+  (void)find_search_method(method);
+  require(epochs >= 0, "--epochs", number(epochs), "at least 0");
+  require(warmup_epochs >= 0, "--warmup-epochs", number(warmup_epochs), "at least 0");
+  require(batch >= 1, "--batch", number(batch), "at least 1");
+  require(alpha_steps >= 0, "--alpha-steps", number(alpha_steps), "at least 0");
+  require(inner.steps >= 1, "--inner-steps", number(inner.steps), "at least 1");
+  require(final_rate >= 0 && final_rate <= inner.rate, "--final-rate", final_rate,
+          "between 0 and the rate it begins at");
+  require(weight_decay >= 0 && std::isfinite(weight_decay), "--weight-decay", weight_decay, "at least 0");
+  require(temperature > 0 && final_temperature > 0, "--temperature", std::min(temperature, final_temperature),
+          "positive");
+  require(samples >= 1, "--samples", number(samples), "at least 1");
+  require(score_images >= 0, "--score-images", number(score_images), "at least 0");
+  require(eigenvalue_products >= 0, "--eigenvalue-products", number(eigenvalue_products), "at least 0");
+  require(stop_window >= 1, "--stop-window", number(stop_window), "at least 1");
+  require(stop_ratio > 0 && stop_ratio < 1, "--stop-ratio", stop_ratio, "between 0 and 1");
+  require(most_skips >= 0, "--most-skips", number(most_skips), "at least 0");
+  require(tune_epochs >= 0, "--tune-epochs", number(tune_epochs), "at least 0");
+  if (stop != "none" && stop != "eigenvalue" && stop != "skips") {
+    throw std::invalid_argument(fmt::format("--stop {}: choose none, eigenvalue or skips", stop));
+  }
+  if (stop == "eigenvalue" && eigenvalue_products == 0) {
+    throw std::invalid_argument("--stop eigenvalue needs --eigenvalue-products above 0");
+  }
+  if (select != "argmax" && select != "perturbation") {
+    throw std::invalid_argument(fmt::format("--select {}: choose argmax or perturbation", select));
+  }
+  if (stop != "none" && !find_search_method(method).moves_alpha) {
+    throw std::invalid_argument(fmt::format("--stop {}: {} has no alpha that could collapse", stop, method));
+  }
+  inner.validate();
+  hypergradient.curvature.validate();
+}
+
+SearchOptions default_search_options(const SearchSpace& space, const std::string& method) {
+  (void)find_search_method(method);
+  SearchOptions o;
+  o.method = method;
+  o.epochs = 50;
+  o.inner.steps = 1;
+  o.inner.optimizer = "nesterov";
+  o.inner.rate = 0.025;
+  o.inner.momentum = 0.9;
+  o.inner.clip_norm = 5;
+  o.outer.optimizer = "adam";
+  o.outer.rate = 3e-4;
+  o.outer.beta1 = 0.5;
+  o.outer.beta2 = 0.999;
+  o.outer.preparation.weight_decay = 1e-3;
+  o.hypergradient.terms = 2;
+  o.hypergradient.truncate = 1;
+  o.hypergradient.curvature.difference_mixed = true;
+  const bool unrolled_or_implicit = method == "idarts" || method == "cg" || method == "truncated";
+  switch (space.kind) {
+    case SpaceKind::nasbench201:
+      if (unrolled_or_implicit) {
+        o.inner.steps = 4;
+        o.inner.rate = 0.01;
+        o.epochs = 30;
+      }
+      if (method == "gdas") o.epochs = 250;
+      if (method == "random-sharing") o.epochs = 100;
+      break;
+    case SpaceKind::nasbench1shot1:
+      o.batch = 96;
+      o.inner.optimizer = "heavy-ball";
+      o.weight_decay = 3e-4;
+      if (unrolled_or_implicit) o.inner.steps = 5;
+      break;
+    case SpaceKind::darts:
+      o.inner.optimizer = "heavy-ball";
+      o.weight_decay = 3e-4;
+      o.most_skips = 1;
+      if (unrolled_or_implicit) o.inner.steps = 4;
+      break;
+  }
+  if (method == "truncated") o.hypergradient.truncate = o.inner.steps;
+  return o;
+}
+
+}  // namespace bilevel::nas
