@@ -31,7 +31,7 @@ void mix(std::array<uint32_t, 4>& state, const unsigned char* block) {
                static_cast<uint32_t>(block[4 * i + 2]) << 16 | static_cast<uint32_t>(block[4 * i + 3]) << 24;
   }
   const std::array<uint32_t, 64>& sine = sines();
-  auto [a, b, c, d] = state;
+  uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
   const auto step = [&](uint32_t value, size_t i, size_t word) {
     const uint32_t sum = a + value + sine[i] + words[word];
     a = d;

@@ -15,7 +15,7 @@ namespace {
 
 BenchmarkEntry entry_of(const Table201& table, const Genotype& genotype, const Table201::Row& row) {
   BenchmarkEntry entry;
-  entry.cell = genotype_text(genotype);
+  entry.genotype = genotype_text(genotype);
   for (size_t c = 0; c < Table201::columns; ++c) {
     const std::string& name = Table201::column_names()[c];
     entry.values.emplace_back(name, row[c]);
@@ -24,11 +24,10 @@ BenchmarkEntry entry_of(const Table201& table, const Genotype& genotype, const T
   return entry;
 }
 
-BenchmarkEntry entry_of(const Table101& table, const Row101& row, std::string cell = {}) {
+BenchmarkEntry entry_of(const Table101& table, const Row101& row, std::string genotype = {}) {
   BenchmarkEntry entry;
-  entry.cell = cell.empty()
-                   ? fmt::format("{} {:x} {}", row.vertices, row.edges, graph101_letters(row.graph()))
-                   : std::move(cell);
+  entry.genotype = std::move(genotype);
+  entry.graph = fmt::format("{} {:x} {}", row.vertices, row.edges, graph101_letters(row.graph()));
   entry.hash = row.hash_text();
   entry.values = {{"params", row.params}, {"test_acc", row.test_acc}};
   entry.regret = {{"test_acc", table.best() - row.test_acc}};

@@ -24,8 +24,9 @@ struct BenchmarkOptions {
 using BenchmarkValues = std::vector<std::pair<std::string, double>>;
 
 struct BenchmarkEntry {
-  std::string cell;  // the genotype's text; of NAS-Bench-101's own cells the graph, "7 126465 3m331"
-  std::string hash;  // of NAS-Bench-101, else empty
+  std::string genotype;  // its text; empty where NAS-Bench-101 was not asked by one
+  std::string graph;     // of NAS-Bench-101 alone, as in its table: "7 126465 3m331"
+  std::string hash;      // the same
   BenchmarkValues values;
   BenchmarkValues regret;  // the table's best - value, of the accuracies
 };

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
@@ -65,6 +65,7 @@ std::vector<GenotypeInput> strongest_parents(const SearchSpace& space, const Ten
     std::sort(parents.begin(), parents.end());
   }
   std::vector<GenotypeInput> inputs;
+  inputs.reserve(parents.size());
   for (const int64_t parent : parents) inputs.push_back({parent, ""});
   return inputs;
 }
@@ -96,7 +97,7 @@ CellGenotype derive_pairs(const SearchSpace& space, const Tensor& mixture, const
     for (int64_t from = 0; from < candidates; ++from) {
       Row row = edges[first + static_cast<size_t>(from)];
       for (size_t k = 0; k < row.size(); ++k) {
-        if (space.operations[k] == "none") row[k] = -INFINITY;
+        if (space.operations[k] == "none") row[k] = -std::numeric_limits<double>::infinity();
       }
       const size_t chosen = strongest(row);
       strengths.push_back(row[chosen]);

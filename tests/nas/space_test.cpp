@@ -47,7 +47,7 @@ TEST(Space, AlphaHasThePublishedShapes) {
   EXPECT_EQ(make_space("nasbench1shot1-3").nodes, 5);
 }
 
-// Every choice of parents times every choice of operations, as nas-facts counts them.
+// Every choice of parents times every choice of operations; the paper counts cells that differ.
 TEST(Space, OneShotSpacesHaveTheCountedChoices) {
   const auto choices = [](const char* name) {
     const SearchSpace space = make_space(name);

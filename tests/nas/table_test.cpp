@@ -67,7 +67,7 @@ TEST(Table201Real, HasThePublishedNumbers) {
   EXPECT_NEAR(value(skip.values, "cifar10_test"), 54.30, 5e-3);
   EXPECT_NEAR(value(skip.regret, "cifar10_test"), 94.3733 - 54.30, 6e-3);
   const BenchmarkEntry conv = benchmark.query(space, parse_genotype(space, all_of("nor_conv_3x3")));
-  EXPECT_EQ(conv.cell, all_of("nor_conv_3x3"));
+  EXPECT_EQ(conv.genotype, all_of("nor_conv_3x3"));
   EXPECT_NEAR(value(conv.values, "cifar10_valid"), 90.20, 5e-3);
   EXPECT_NEAR(value(conv.values, "cifar10_test"), 93.76, 5e-3);
   EXPECT_EQ(value(conv.values, "params_m"), 1.531546);
@@ -79,7 +79,7 @@ TEST(Table201Real, HasThePublishedNumbers) {
   ASSERT_EQ(top.size(), 3U);
   EXPECT_EQ(value(top[0].regret, "cifar10_test"), 0);
   EXPECT_GE(value(top[1].values, "cifar10_test"), value(top[2].values, "cifar10_test"));
-  EXPECT_EQ(benchmark.query(space, parse_genotype(space, top[2].cell)).values, top[2].values);
+  EXPECT_EQ(benchmark.query(space, parse_genotype(space, top[2].genotype)).values, top[2].values);
 
   const auto refused = [&](auto call) { return message_of<std::invalid_argument>(call); };
   EXPECT_THAT(refused([&] { benchmark.optimum("params_m"); }), HasSubstr("'params_m' is no accuracy"));
@@ -142,7 +142,7 @@ TEST(Table101Real, LoadsFastAndAnswers) {
   EXPECT_EQ(benchmark.name(), "nasbench101");
   EXPECT_EQ(benchmark.size(), 423'624);
   const BenchmarkEntry entry = benchmark.query_hash("00005c142e6f48ac74fdcf73e3439874");
-  EXPECT_EQ(entry.cell, "7 126465 3m331");
+  EXPECT_EQ(entry.graph, "7 126465 3m331");
   EXPECT_EQ(value(entry.values, "params"), 8'555'530);
   EXPECT_EQ(value(entry.values, "test_acc"), 92.0606);
   EXPECT_NEAR(value(entry.regret, "test_acc"), 94.3176 - 92.0606, 1e-4);
@@ -153,7 +153,7 @@ TEST(Table101Real, LoadsFastAndAnswers) {
       space,
       "maxpool3x3(0) conv3x3-bn-relu(0) conv3x3-bn-relu(2) conv3x3-bn-relu(2,3) maxpool3x3(0,1) output(0,4)");
   const BenchmarkEntry cell = benchmark.query(space, genotype);
-  EXPECT_EQ(cell.cell, genotype_text(genotype));
+  EXPECT_EQ(cell.genotype, genotype_text(genotype));
   EXPECT_EQ(value(cell.values, "params"), cost101(graph101(space, genotype)).parameters);
   EXPECT_THAT(
       message_of([&] { benchmark.query_hash(std::string(32, '0')); }),
