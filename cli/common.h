@@ -9,7 +9,7 @@
 
 namespace bilevel::cli {
 
-enum ExitCode { success = 0, failure = 1, bad_input = 2, not_finite = 3 };
+enum ExitCode { success = 0, failure = 1, bad_input = 2, not_finite = 3, interrupted = 130 };
 
 struct CommonOptions {
   std::string device = "cpu";

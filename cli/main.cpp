@@ -55,6 +55,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("bilevel COMMAND --help shows a command's options.");
   int exit_code = success;
+  add_search_command(app, exit_code);
   add_clean_command(app, exit_code);
   add_tune_command(app, exit_code);
   add_solve_command(app, exit_code);

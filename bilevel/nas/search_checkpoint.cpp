@@ -1,0 +1,166 @@
+#include "bilevel/nas/search_checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "bilevel/run/state_checkpoint.h"
+
+namespace bilevel::nas {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+double number(const nlohmann::json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+Json values_json(const BenchmarkValues& values) {
+  Json out = Json::object();
+  for (const auto& [column, value] : values) out[column] = value;
+  return out;
+}
+
+// Order matters to people: the table's columns come back as they went.
+nlohmann::json values_list(const BenchmarkValues& values) {
+  nlohmann::json out = nlohmann::json::array();
+  for (const auto& [column, value] : values) out.push_back(nlohmann::json::array({column, value}));
+  return out;
+}
+BenchmarkValues values_of(const nlohmann::json& list) {
+  BenchmarkValues values;
+  for (const auto& pair : list) values.emplace_back(pair.at(0).get<std::string>(), pair.at(1).get<double>());
+  return values;
+}
+
+nlohmann::json record_metadata(const EpochRecord& r) {
+  return {{"epoch", r.epoch},
+          {"genotype", genotype_text(r.genotype)},
+          {"operation_shares", r.operation_shares},
+          {"operation_weights", r.operation_weights},
+          {"skips", r.skips},
+          {"search_loss", number(r.search_loss)},
+          {"valid_loss", number(r.valid_loss)},
+          {"valid_accuracy", number(r.valid_accuracy)},
+          {"eigenvalue", number(r.eigenvalue)},
+          {"mixed_over_direct", number(r.mixed_over_direct)},
+          {"rate", r.rate},
+          {"series_rate", r.series_rate},
+          {"benchmark", values_list(r.benchmark)},
+          {"regret", values_list(r.regret)},
+          {"benchmark_note", r.benchmark_note},
+          {"seconds", r.seconds}};
+}
+
+EpochRecord record_of(const nlohmann::json& j, const SearchSpace& space) {
+  EpochRecord r;
+  r.epoch = j.at("epoch").get<int64_t>();
+  r.genotype = parse_genotype(space, j.at("genotype").get<std::string>());
+  r.operation_shares = j.at("operation_shares").get<std::vector<double>>();
+  r.operation_weights = j.at("operation_weights").get<std::vector<double>>();
+  r.skips = j.at("skips").get<int64_t>();
+  r.search_loss = number(j.at("search_loss"));
+  r.valid_loss = number(j.at("valid_loss"));
+  r.valid_accuracy = number(j.at("valid_accuracy"));
+  r.eigenvalue = number(j.at("eigenvalue"));
+  r.mixed_over_direct = number(j.at("mixed_over_direct"));
+  r.rate = j.at("rate").get<double>();
+  r.series_rate = j.at("series_rate").get<double>();
+  r.benchmark = values_of(j.at("benchmark"));
+  r.regret = values_of(j.at("regret"));
+  r.benchmark_note = j.at("benchmark_note").get<std::string>();
+  r.seconds = j.at("seconds").get<double>();
+  return r;
+}
+
+}  // namespace
+
+Checkpoint search_checkpoint(const SearchState& state) {
+  Checkpoint checkpoint;
+  put_state(checkpoint, state.algorithm);
+  put_counts(checkpoint, state.counts);
+  checkpoint.tensors["search/loss_sum"] = state.loss_sum;
+  checkpoint.tensors["search/ratio_sum"] = state.ratio_sum;
+  std::vector<Tensor> alphas = {at::empty({0, state.algorithm.x.numel()}, at::kDouble)};
+  nlohmann::json history = nlohmann::json::array();
+  for (const EpochRecord& r : state.history) {
+    history.push_back(record_metadata(r));
+    alphas.push_back(r.alpha.unsqueeze(0));
+  }
+  checkpoint.tensors["search/alphas"] = at::cat(alphas);
+  checkpoint.metadata["search"] = {{"epoch", state.epoch},
+                                   {"step", state.step},
+                                   {"series_rate", state.series_rate},
+                                   {"streams", state.streams},
+                                   {"loss_count", state.loss_count},
+                                   {"ratio_count", state.ratio_count},
+                                   {"history", history},
+                                   {"seconds", state.seconds}};
+  return checkpoint;
+}
+
+SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space, c10::Device device) {
+  try {
+    SearchState state;
+    state.algorithm = take_state(checkpoint, device);
+    if (state.algorithm.x.numel() != space.alpha_size()) {
+      throw std::runtime_error(fmt::format("it holds an alpha of {} numbers, the space {} has {}",
+                                           state.algorithm.x.numel(), space.name, space.alpha_size()));
+    }
+    state.counts = take_counts(checkpoint);
+    state.loss_sum = checkpoint.tensors.at("search/loss_sum").to(device);
+    state.ratio_sum = checkpoint.tensors.at("search/ratio_sum").to(device);
+    const Tensor alphas = checkpoint.tensors.at("search/alphas");
+    const nlohmann::json& search = checkpoint.metadata.at("search");
+    state.epoch = search.at("epoch").get<int64_t>();
+    state.step = search.at("step").get<int64_t>();
+    state.series_rate = search.at("series_rate").get<double>();
+    state.streams = search.at("streams").get<std::map<std::string, int64_t>>();
+    state.loss_count = search.at("loss_count").get<int64_t>();
+    state.ratio_count = search.at("ratio_count").get<int64_t>();
+    state.seconds = search.at("seconds").get<double>();
+    for (const auto& r : search.at("history")) {
+      state.history.push_back(record_of(r, space));
+      state.history.back().alpha = alphas[static_cast<int64_t>(state.history.size()) - 1].clone();
+    }
+    return state;
+  } catch (const std::exception& error) {  // whatever is missing or of another kind
+    throw std::runtime_error(
+        fmt::format("the checkpoint is none of a search in the space {}: {}", space.name, error.what()));
+  }
+}
+
+nlohmann::ordered_json epoch_json(const SearchSpace& space, const EpochRecord& r) {
+  Json shares = Json::object(), weights = Json::object();
+  for (size_t o = 0; o < space.operations.size(); ++o) {
+    shares[space.operations[o]] = r.operation_shares.at(o);
+    weights[space.operations[o]] = r.operation_weights.at(o);
+  }
+  Json out = {{"epoch", r.epoch},
+              {"genotype", genotype_text(r.genotype)},
+              {"search_loss", number(r.search_loss)},
+              {"valid_loss", number(r.valid_loss)},
+              {"valid_accuracy", number(r.valid_accuracy)},
+              {"eigenvalue", number(r.eigenvalue)},
+              {"mixed_over_direct", number(r.mixed_over_direct)},
+              {"rate", r.rate},
+              {"series_rate", r.series_rate},
+              {"skips", r.skips},
+              {"operation_shares", shares},
+              {"operation_weights", weights}};
+  if (!r.benchmark.empty()) {
+    out["benchmark"] = values_json(r.benchmark);
+    out["regret"] = values_json(r.regret);
+  }
+  if (!r.benchmark_note.empty()) out["benchmark_note"] = r.benchmark_note;
+  out["alpha"] =
+      std::vector<double>(r.alpha.data_ptr<double>(), r.alpha.data_ptr<double>() + r.alpha.numel());
+  out["seconds"] = r.seconds;
+  return out;
+}
+
+}  // namespace bilevel::nas

@@ -1,0 +1,19 @@
+#pragma once
+// A search's state as a checkpoint and back, bit for bit.
+
+#include <c10/core/Device.h>
+
+#include "bilevel/nas/search.h"
+#include "bilevel/run/checkpoint.h"
+
+namespace bilevel::nas {
+
+Checkpoint search_checkpoint(const SearchState& state);
+// Tensors go to `device`. Throws std::runtime_error where the checkpoint is none of a search in this space.
+SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space, c10::Device device);
+
+// One epoch as JSON, which checkpoints, history files and the program's output share; numbers that are none
+// are null.
+nlohmann::ordered_json epoch_json(const SearchSpace& space, const EpochRecord& record);
+
+}  // namespace bilevel::nas
