@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bilevel/core/errors.h"
+#include "bilevel/core/finite.h"
 
 namespace bilevel {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 void require_finite(const Algorithm& algorithm, const AlgorithmState& state, const char* what,
                     const Tensor& t, const char* hint) {
   // The norm, not the entries: where it overflows the next loss will.
-  if (!t.defined() || std::isfinite(t.norm().item<double>())) return;
+  if (!t.defined() || finite_number(t.norm())) return;
   throw NotFiniteError(fmt::format("{}: {} left the finite numbers in iteration {}. {}", algorithm.name(),
                                    what, state.iteration + 1, hint));
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/core/finite.h"
 #include "bilevel/core/linear_solve.h"
 #include "bilevel/core/solver_support.h"
 
@@ -70,7 +71,9 @@ LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& right_ha
                             const NeumannOptions& options) {
   options.validate();
   const Tensor b = detail::checked_right_hand_side(neumann, right_hand_side);
-  const double b_norm = detail::norm_of(b);
+  // Without a look at the device there is no scaling against overflow, and nothing to report but the sum.
+  const bool blind = NoWaiting::applies_to(b);
+  const double b_norm = blind ? 1.0 : detail::norm_of(b);
   const double scale = detail::scale_near(b_norm);
 
   LinearResult result;
@@ -91,6 +94,10 @@ LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& right_ha
   result.solution = sum.mul_(options.rate * scale);
   result.iterations = options.terms;
   result.vectors_kept = options.terms == 0 ? 2 : 3;
+  if (blind) {
+    result.status = all_finite(result.solution) ? Status::ok : Status::not_finite;
+    return result;
+  }
   result.status = status_of(trace, result.solution, options.rate, scale, Status::ok, result);
   result.right_hand_side_norm = b_norm;
   result.relative_residual = relative(result.residuals.back(), b_norm);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bilevel/core/errors.h"
+#include "bilevel/core/finite.h"
 
 namespace bilevel {
 namespace {
@@ -154,8 +155,8 @@ class ScaleByRate : public OuterTransform {
 };
 
 void require_finite_hypergradient(const Tensor& hypergradient, int64_t step) {
+  if (all_finite(hypergradient)) return;
   const Tensor finite = at::isfinite(hypergradient);
-  if (finite.all().item<bool>()) return;
   const auto nans = at::isnan(hypergradient).sum().item<int64_t>();
   const auto bad = hypergradient.numel() - finite.sum().item<int64_t>();
   throw NotFiniteError(
@@ -166,12 +167,14 @@ void require_finite_hypergradient(const Tensor& hypergradient, int64_t step) {
 }
 
 // One answer for all tensors, so that a GPU is waited for once.
-bool all_finite(const Tensor& next, const OuterState& state) {
-  Tensor finite = at::isfinite(next).all();
+bool finite_after(const Tensor& next, const OuterState& state) {
+  Tensor largest = next.abs().max();
   for (const auto& tensors : state.transforms) {
-    for (const Tensor& tensor : tensors) finite = finite.logical_and(at::isfinite(tensor).all());
+    for (const Tensor& tensor : tensors) {
+      if (tensor.numel() > 0) largest = at::maximum(largest, tensor.abs().max());  // carries a NaN on
+    }
   }
-  return finite.item<bool>();
+  return finite_number(largest);
 }
 
 std::vector<OuterTransformPointer> prepared(const OuterPreparation& preparation) {
@@ -241,7 +244,7 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
   Tensor next = now - direction;
   // Squares that overflow make Adam divide by infinity, now and ever after: x would stand still without a
   // word.
-  if (!all_finite(next, after)) {
+  if (!finite_after(next, after)) {
     throw NotFiniteError(
         fmt::format("outer step {}: the hypergradient is finite (largest entry {:.3g}) but x after the step, "
                     "or what the optimiser "

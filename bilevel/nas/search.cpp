@@ -13,9 +13,12 @@
 
 #include "bilevel/algorithms/darts.h"
 #include "bilevel/algorithms/double_loop.h"
+#include "bilevel/core/errors.h"
+#include "bilevel/core/finite.h"
 #include "bilevel/core/role_swap.h"
 #include "bilevel/core/spectrum.h"
 #include "bilevel/core/weight_decay.h"
+#include "bilevel/nas/captured_supernet.h"
 #include "bilevel/nas/collapse.h"
 #include "bilevel/nas/perturbation.h"
 
@@ -104,7 +107,12 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
   options_.inner.schedule.total_steps =
       std::max<int64_t>(1, options_.epochs * steps_per_epoch_ * options_.inner.steps);
   options_.inner.schedule.final_fraction = options_.final_rate / options_.inner.rate;
-  problem_ = std::make_unique<WithWeightDecay>(supernet_, options_.weight_decay);
+  if (problem.initial_outer(0).is_cuda() && can_capture()) {
+    captured_ = capture_supernet(supernet_, options_.batch);
+    problem_ = std::make_unique<WithWeightDecay>(*captured_, options_.weight_decay);
+  } else {
+    problem_ = std::make_unique<WithWeightDecay>(supernet_, options_.weight_decay);
+  }
 }
 
 std::unique_ptr<Algorithm> Search::make_rule(double series_rate) const {
@@ -258,6 +266,7 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
   std::optional<Collapse> collapse = find_collapse(options_, signs);
   for (; state.epoch < options_.epochs && !collapse; ++state.epoch, state.step = 0) {
     set_epoch(state, oracle, streams);
+    NoWaiting until_the_epoch_ends;
     while (state.step < steps_per_epoch_) {
       step(state, oracle, streams);
       ++state.step;
@@ -270,6 +279,12 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
       }
     }
     if (summary.end == SearchEnd::interrupted) break;
+    if (!until_the_epoch_ends.all_finite_so_far()) {
+      throw NotFiniteError(
+          fmt::format("{}: weights, alpha or a hypergradient left the finite numbers in epoch {}. Lower "
+                      "--inner-rate or --alpha-rate, or clip (--inner-clip)",
+                      options_.method, state.epoch + 1));
+    }
     EpochRecord r = record(state, streams);
     state.loss_sum = state.ratio_sum = at::zeros({}, state.algorithm.x.options());
     state.loss_count = state.ratio_count = 0;

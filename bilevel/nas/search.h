@@ -94,7 +94,8 @@ class Search {
   Genotype best_of_samples(const SearchState& state, const SearchCallbacks& callbacks) const;
 
   SupernetProblem& supernet_;
-  std::unique_ptr<Problem> problem_;  // with weight decay
+  std::unique_ptr<Problem> captured_;  // on a GPU: the supernet's derivatives as graphs
+  std::unique_ptr<Problem> problem_;   // with weight decay
   SearchOptions options_;
   const Benchmark* benchmark_;
   int64_t steps_per_epoch_ = 0;

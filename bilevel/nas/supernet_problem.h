@@ -61,6 +61,7 @@ class SupernetProblem : public Problem {
   const ImageSource& valid() const { return valid_; }
   const Supernet& supernet() const { return supernet_; }
 
+  Sampling sampling() const { return sampling_; }
   void set_sampling(Sampling sampling, double temperature = 1);  // of the gumbel softmax
   void set_mixture(const Tensor& mixture);                       // and Sampling::given
 

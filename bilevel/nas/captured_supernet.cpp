@@ -1,0 +1,268 @@
+#include "bilevel/nas/captured_supernet.h"
+
+#include <stdexcept>
+
+#ifdef BILEVEL_HAS_CUDA
+
+#include <ATen/ATen.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bilevel/core/autograd.h"
+
+namespace bilevel::nas {
+namespace {
+
+// A function of tensors whose shapes never change, captured when it is first called. Inputs are copied to
+// where the graph reads them, outputs from where it writes them.
+class Captured {
+ public:
+  using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
+  // `after`: its memory is shared, and what it left there is read, so that it is always replayed before this
+  // one.
+  explicit Captured(Function function, const Captured* after = nullptr)
+      : function_(std::move(function)), after_(after) {}
+
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) {
+    if (inputs_.empty()) capture(inputs);
+    for (size_t i = 0; i < inputs.size(); ++i) inputs_[i].copy_(inputs[i], /*non_blocking=*/true);
+    graph_.replay();
+    std::vector<Tensor> results;
+    for (const Tensor& output : outputs_) results.push_back(output.clone());
+    return results;
+  }
+
+ private:
+  void capture(const std::vector<Tensor>& inputs) {
+    for (const Tensor& input : inputs) inputs_.push_back(input.detach().clone());
+    const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool();
+    side.synchronize();
+    c10::cuda::device_synchronize();
+    {
+      const c10::cuda::CUDAStreamGuard on(side);
+      // Libraries choose their algorithms and take their memory in the first calls, which no graph can hold.
+      for (int i = 0; i < 3; ++i) function_(inputs_);
+      side.synchronize();
+      if (after_ != nullptr) {
+        graph_.capture_begin(after_->pool_);
+      } else {
+        graph_.capture_begin();
+      }
+      outputs_ = function_(inputs_);
+      graph_.capture_end();
+      pool_ = graph_.pool();
+    }
+    c10::cuda::device_synchronize();
+  }
+
+  Function function_;
+  const Captured* after_;
+  at::cuda::CUDAGraph graph_;
+  at::cuda::MempoolId_t pool_{};
+  std::vector<Tensor> inputs_, outputs_;
+};
+
+// The losses on one pair of tensors, which a graph reads.
+class OnImages : public Problem {
+ public:
+  OnImages(const SupernetProblem& base, LabelledImages images) : base_(base), images_(std::move(images)) {}
+  Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch&) const override {
+    return base_.loss(w, base_.mixture(x, 0), images_);
+  }
+  Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override {
+    return inner_loss(w, x, batch);
+  }
+  Tensor initial_inner(uint64_t seed) const override { return base_.initial_inner(seed); }
+  Tensor initial_outer(uint64_t seed) const override { return base_.initial_outer(seed); }
+
+ private:
+  const SupernetProblem& base_;
+  LabelledImages images_;
+};
+
+// Inputs w, x, images, labels.
+OnImages problem_of(const SupernetProblem& base, const std::vector<Tensor>& in) {
+  return {base, {in[2], in[3]}};
+}
+
+// The forward pass and the first backward pass in one graph, products with their results in others: a second
+// product at the same point costs only itself.
+class Products {
+ public:
+  explicit Products(const SupernetProblem& base)
+      : point_([this, &base](const std::vector<Tensor>& in) {
+          kept_.reset();  // what the last call kept is free again before the next takes memory
+          problem_.emplace(problem_of(base, in));
+          kept_ = autograd::linearize(*problem_, in[0], in[1], {});
+          return std::vector<Tensor>{kept_->gradient()};
+        }),
+        hessian_([this](const std::vector<Tensor>& in) { return std::vector<Tensor>{kept_->hessian(in[0])}; },
+                 &point_),
+        cross_([this](const std::vector<Tensor>& in) { return std::vector<Tensor>{kept_->cross(in[0])}; },
+               &point_) {}
+
+  Tensor at(const std::vector<Tensor>& inputs) { return point_(inputs)[0]; }
+  Tensor hessian(const Tensor& v) { return hessian_({v})[0]; }
+  Tensor cross(const Tensor& v) { return cross_({v})[0]; }
+
+ private:
+  std::optional<OnImages> problem_;
+  std::unique_ptr<Linearization> kept_;
+  Captured point_, hessian_, cross_;
+};
+
+class CapturedSupernet : public Problem {
+ public:
+  CapturedSupernet(const SupernetProblem& base, int64_t batch)
+      : base_(base),
+        batch_(batch),
+        inner_w_([&base](const std::vector<Tensor>& in) {
+          return std::vector<Tensor>{autograd::inner_gradient(problem_of(base, in), in[0], in[1], {})};
+        }),
+        inner_x_([&base](const std::vector<Tensor>& in) {
+          return std::vector<Tensor>{
+              autograd::inner_gradient_in_outer(problem_of(base, in), in[0], in[1], {})};
+        }),
+        outer_([&base](const std::vector<Tensor>& in) {
+          const OuterGradients g = autograd::outer_gradients(problem_of(base, in), in[0], in[1], {});
+          return std::vector<Tensor>{g.loss.detach(), g.w, g.x};
+        }),
+        products_(base) {}
+
+  Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override {
+    return base_.inner_loss(w, x, batch);
+  }
+  Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override {
+    return base_.outer_loss(w, x, batch);
+  }
+  Tensor initial_inner(uint64_t seed) const override { return base_.initial_inner(seed); }
+  Tensor initial_outer(uint64_t seed) const override { return base_.initial_outer(seed); }
+  int64_t inner_samples() const override { return base_.inner_samples(); }
+  int64_t outer_samples() const override { return base_.outer_samples(); }
+  const Layout* inner_layout() const override { return base_.inner_layout(); }
+  bool inner_loss_uses_outer() const override { return base_.inner_loss_uses_outer(); }
+  std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override {
+    return base_.inner_parts(w, x, batch);
+  }
+
+  Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override {
+    if (!fits(batch)) return base_.inner_gradient(w, x, batch);
+    return inner_w_(inputs(w, x, base_.train(), batch))[0];
+  }
+  Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override {
+    if (!fits(batch)) return base_.inner_gradient_in_outer(w, x, batch);
+    return inner_x_(inputs(w, x, base_.train(), batch))[0];
+  }
+  OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override {
+    if (!fits(batch)) return base_.outer_gradients(w, x, batch);
+    std::vector<Tensor> all = outer_(inputs(w, x, base_.valid(), batch));
+    OuterGradients gradients;
+    gradients.loss = all[0];
+    gradients.w = all[1];
+    gradients.x = all[2];
+    return gradients;
+  }
+  std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
+                                           const Batch& batch) const override;
+
+ private:
+  friend class CapturedLinearization;
+  bool fits(const Batch& batch) const {
+    return !batch.is_full() && batch.index.numel() == batch_ && base_.sampling() == Sampling::softmax;
+  }
+  std::vector<Tensor> inputs(const Tensor& w, const Tensor& x, const ImageSource& source,
+                             const Batch& batch) const {
+    LabelledImages images = source.prepare(batch);
+    return {w, x, std::move(images.images), std::move(images.labels)};
+  }
+
+  const SupernetProblem& base_;
+  int64_t batch_;
+  // Replaying a graph changes what it holds, but nothing that a caller can see.
+  mutable Captured inner_w_, inner_x_, outer_;
+  mutable Products products_;
+  mutable int64_t at_point_ = 0;  // which linearization's point the products' graph holds
+};
+
+class CapturedLinearization : public Linearization {
+ public:
+  CapturedLinearization(const CapturedSupernet& problem, const Tensor& w, const Tensor& x, const Batch& batch)
+      : problem_(problem),
+        w_(w),
+        x_(x),
+        batch_(batch),
+        inputs_(problem.inputs(w, x, problem.base_.train(), batch)) {}
+
+  Tensor gradient() override {
+    visit();
+    return gradient_;
+  }
+  Tensor hessian(const Tensor& v) override {
+    visit();
+    return problem_.products_.hessian(v);
+  }
+  Tensor cross(const Tensor& v) override {
+    visit();
+    return problem_.products_.cross(v);
+  }
+  Tensor cross_transposed(const Tensor& u) override { return plain().cross_transposed(u); }
+  Tensor gauss_newton(const Tensor& v) override { return plain().gauss_newton(v); }
+
+ private:
+  // Another linearization may have moved the graph to its own point since.
+  void visit() {
+    if (point_ != 0 && problem_.at_point_ == point_) return;
+    gradient_ = problem_.products_.at(inputs_);
+    static int64_t visits = 0;
+    problem_.at_point_ = point_ = ++visits;
+  }
+  Linearization& plain() {
+    if (!plain_) plain_ = problem_.base_.linearize(w_, x_, batch_);
+    return *plain_;
+  }
+
+  const CapturedSupernet& problem_;
+  Tensor w_, x_;
+  Batch batch_;
+  std::vector<Tensor> inputs_;
+  Tensor gradient_;
+  int64_t point_ = 0;
+  std::unique_ptr<Linearization> plain_;
+};
+
+std::unique_ptr<Linearization> CapturedSupernet::linearize(const Tensor& w, const Tensor& x,
+                                                           const Batch& batch) const {
+  if (!fits(batch)) return base_.linearize(w, x, batch);
+  return std::make_unique<CapturedLinearization>(*this, w, x, batch);
+}
+
+}  // namespace
+
+bool can_capture() { return at::hasCUDA(); }
+
+std::unique_ptr<Problem> capture_supernet(const SupernetProblem& base, int64_t batch) {
+  return std::make_unique<CapturedSupernet>(base, batch);
+}
+
+}  // namespace bilevel::nas
+
+#else
+
+namespace bilevel::nas {
+
+bool can_capture() { return false; }
+
+std::unique_ptr<Problem> capture_supernet(const SupernetProblem& /*base*/, int64_t /*batch*/) {
+  throw std::invalid_argument("captured graphs need a LibTorch with CUDA");
+}
+
+}  // namespace bilevel::nas
+
+#endif
