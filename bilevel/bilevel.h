@@ -5,6 +5,7 @@
 
 #include "bilevel/algorithms/algorithm.h"
 #include "bilevel/algorithms/bsa.h"
+#include "bilevel/algorithms/darts.h"
 #include "bilevel/algorithms/double_loop.h"
 #include "bilevel/algorithms/fsla.h"
 #include "bilevel/algorithms/hoag.h"
@@ -25,6 +26,7 @@
 #include "bilevel/core/outer.h"
 #include "bilevel/core/problem.h"
 #include "bilevel/core/random.h"
+#include "bilevel/core/role_swap.h"
 #include "bilevel/core/spectrum.h"
 #include "bilevel/core/trajectory.h"
 #include "bilevel/core/weight_decay.h"

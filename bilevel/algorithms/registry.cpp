@@ -8,6 +8,7 @@
 #include "bilevel/algorithms/amigo.h"
 #include "bilevel/algorithms/bome.h"
 #include "bilevel/algorithms/bsa.h"
+#include "bilevel/algorithms/darts.h"
 #include "bilevel/algorithms/double_loop.h"
 #include "bilevel/algorithms/f2sa.h"
 #include "bilevel/algorithms/fsla.h"
@@ -42,6 +43,13 @@ Made aid_increasing(const Settings& s) {
   DoubleLoopOptions options{.name = "aid-increasing", .inner = s.inner, .outer = s.outer};
   options.growth = s.growth > 0 ? s.growth : static_cast<double>(s.inner.steps);
   return std::make_unique<DoubleLoop>(options, make_estimator("cg", s.hypergradient));
+}
+
+Made darts(bool first_order, const Settings& s) {
+  return std::make_unique<Darts>(DartsOptions{.inner = s.inner,
+                                              .outer = s.outer,
+                                              .first_order = first_order,
+                                              .curvature = s.hypergradient.curvature});
 }
 
 // The rate of a rule's own series; the estimators' setting goes first, as in double loops.
@@ -170,6 +178,10 @@ const std::vector<AlgorithmRow>& algorithm_rows() {
        aid_increasing},
       {"idarts", "iDARTS: T steps that persist and a Neumann series", Family::warm,
        [](const Settings& s) { return double_loop("idarts", "neumann", Starts::warm_inner, s); }},
+      {"darts", "DARTS: x along the derivative of one virtual step, then that step of w at the new x",
+       Family::stochastic, [](const Settings& s) { return darts(false, s); }},
+      {"darts-first-order", "DARTS with df/dx alone: nothing comes through w", Family::stochastic,
+       [](const Settings& s) { return darts(true, s); }},
       {"stocbio", "stocBiO: T steps and a Neumann series with its own batch for every product",
        Family::stochastic, stocbio},
       {"bsa", "T steps on single examples and one random summand of a Neumann series", Family::stochastic,

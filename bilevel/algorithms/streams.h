@@ -31,6 +31,7 @@ class Streams {
   Batch outer(std::string_view name, int64_t size = 0);
   Random random(std::string_view name);  // the next generator of the stream: anything else that is drawn
 
+  uint64_t root_seed() const { return root_seed_; }
   int64_t inner_samples() const { return inner_samples_; }
   int64_t outer_samples() const { return outer_samples_; }
   const StreamOptions& options() const { return options_; }

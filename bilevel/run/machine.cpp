@@ -7,6 +7,7 @@
 #include <torch/version.h>
 
 #include <filesystem>
+#include <fstream>
 
 namespace bilevel {
 namespace {
@@ -18,6 +19,16 @@ std::string library_of(void* symbol) {
   std::error_code ignored;
   const auto path = std::filesystem::canonical(info.dli_fname, ignored);
   return ignored ? std::filesystem::path(info.dli_fname).filename().string() : path.filename().string();
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t begin = line.find_first_not_of(" \t", line.find(':') + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return {};
 }
 
 void describe_blas(MachineFacts& facts) {
@@ -51,8 +62,28 @@ MachineFacts machine_facts() {
   facts.torch = TORCH_VERSION;
   facts.threads = at::get_num_threads();
   facts.cuda = at::hasCUDA();
+  facts.cpu = cpu_name();
   describe_blas(facts);
   return facts;
+}
+
+std::vector<std::string> differences(const MachineFacts& then, const MachineFacts& now) {
+  std::vector<std::string> sentences;
+  const auto compare = [&sentences](const auto& before, const auto& after, std::string_view what,
+                                    std::string_view hint) {
+    if (before == after) return;
+    sentences.push_back(
+        fmt::format("{} was {} and is {} now: bits may differ{}.", what, before, after, hint));
+  };
+  compare(then.version, now.version, "bilevel's version", "");
+  compare(then.torch, now.torch, "LibTorch's version", "");
+  compare(then.blas, now.blas, "the BLAS", "");
+  compare(then.cpu, now.cpu, "the processor", "");
+  compare(then.threads, now.threads, "the number of threads",
+          fmt::format("; --threads {} brings them back", then.threads));
+  compare(std::string(then.cuda ? "available" : "missing"), std::string(now.cuda ? "available" : "missing"),
+          "CUDA", " unless the run is on the CPU");
+  return sentences;
 }
 
 }  // namespace bilevel

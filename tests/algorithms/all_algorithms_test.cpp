@@ -59,12 +59,18 @@ Asked asked_of(const std::string& name, const std::string& problem) {
   if (name == "f2sa") return {.inner_steps = 5};
   // x moves no faster than the joint step carries w along, and that must be small because g counts lambda
   // times in it: joint_rate / |dw/dx|^2 is the speed, and 1e-2 is as far as a short test gets.
+  // One step a turn, both ways: x may be no faster than w.
+  if (name == "darts") return {.iterations = 20000, .outer_rate = 0.5};
   if (name == "bome")
     return {.iterations = 3000, .part = 1e-2, .outer_rate = 0.5, .inner_steps = 5, .joint_rate = 0.1};
   return {};
 }
 
 class EveryAlgorithm : public ::testing::TestWithParam<std::string> {};
+
+// First-order DARTS sees df/dx alone, and the f of both problems has no x in it: it stays where it is. Its
+// own tests are in darts_test.cpp.
+bool sees_df_dx_alone(const std::string& name) { return name == "darts-first-order"; }
 
 void expect_reaches_optimum(const std::string& name, const std::string& problem, const Known& known) {
   const Asked asked = asked_of(name, problem);
@@ -77,6 +83,11 @@ void expect_reaches_optimum(const std::string& name, const std::string& problem,
   const SolveSummary summary =
       solve_from(known, *make_algorithm(name, settings), {.iterations = asked.iterations, .records = 1});
   ASSERT_EQ(summary.reason, StopReason::iterations) << summary.message;
+  if (sees_df_dx_alone(name)) {
+    EXPECT_TRUE(summary.state.x.equal(known.x));
+    EXPECT_LT(relative_error(summary.state.inner.w, known.solution(known.x)), 1e-6);
+    return;
+  }
   EXPECT_LT(known.gradient_norm(summary.state.x), asked.part * known.gradient_norm(known.x));
 }
 
@@ -105,7 +116,7 @@ TEST_P(EveryAlgorithm, repeats_its_bits_with_one_seed_and_differs_with_two) {
   ASSERT_EQ(first.reason, StopReason::iterations) << first.message;
   EXPECT_TRUE(first.state.x.equal(again.state.x));
   EXPECT_TRUE(first.state.inner.w.equal(again.state.inner.w));
-  EXPECT_FALSE(first.state.x.equal(other.state.x));
+  EXPECT_EQ(first.state.x.equal(other.state.x), sees_df_dx_alone(GetParam()));
   EXPECT_FALSE(first.state.inner.w.equal(other.state.inner.w));
 }
 

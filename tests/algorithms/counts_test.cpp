@@ -2,6 +2,7 @@
 // Oracle.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -23,13 +24,16 @@ std::ostream& operator<<(std::ostream& out, const Cost& c) {
 constexpr int64_t T = 6, K = 4;
 
 // The cost of iteration `iteration`, from 0; T inner steps and K terms.
-Cost cost_of(const std::string& name, int64_t iteration) {
+Cost cost_of(
+    const std::string& name, int64_t iteration,
+    const std::function<void(AlgorithmSettings&)>& change = [](AlgorithmSettings&) {}) {
   const Known known = known_ridge();
   CountingProblem counted(*known.problem);
   AlgorithmSettings settings = settings_for(known);
   settings.inner.steps = T;
   settings.hypergradient.terms = K;
   settings.hypergradient.truncate = K;
+  change(settings);
   const auto algorithm = make_algorithm(name, settings);
   Oracle oracle(counted);
   Streams streams(1, 12, 12);
@@ -63,6 +67,17 @@ TEST(AlgorithmCounts, double_loops) {
   EXPECT_EQ(cost_of("aid-increasing", 0).inner_gradient, 6);
   EXPECT_EQ(cost_of("aid-increasing", 1).inner_gradient, 8);
   EXPECT_EQ(cost_of("aid-increasing", 3).inner_gradient, 9);
+}
+
+// A virtual step and a real one. Clipping's derivative needs the gradient once more, a difference two of
+// grad_x g in place of the cross product.
+TEST(AlgorithmCounts, darts) {
+  EXPECT_EQ(cost_of("darts", 1), (Cost{2, 1, 0, 1}));
+  EXPECT_EQ(cost_of("darts-first-order", 1), (Cost{1, 1, 0, 0}));
+  EXPECT_EQ(cost_of("darts", 1, [](AlgorithmSettings& s) { s.inner.clip_norm = 1; }), (Cost{3, 1, 0, 1}));
+  EXPECT_EQ(
+      cost_of("darts", 1, [](AlgorithmSettings& s) { s.hypergradient.curvature.difference_mixed = true; }),
+      (Cost{4, 1, 0, 0}));
 }
 
 TEST(AlgorithmCounts, stocbio_takes_a_product_for_each_of_its_batches) {

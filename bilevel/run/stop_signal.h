@@ -1,0 +1,24 @@
+#pragma once
+// Ctrl-C and a polite kill as a question that a loop asks between two iterations, so that a run ends with its
+// state on disk. Who asks twice means it: a second signal ends the process at once.
+
+#include <csignal>
+
+namespace bilevel {
+
+// While it lives, SIGINT and SIGTERM set the flag; afterwards they do what they did before.
+class StopSignal {
+ public:
+  StopSignal();  // forgets an earlier request
+  ~StopSignal();
+  StopSignal(const StopSignal&) = delete;
+  StopSignal& operator=(const StopSignal&) = delete;
+
+ private:
+  struct ::sigaction interrupt_before_ {
+  }, terminate_before_{};
+};
+
+bool stop_requested();
+
+}  // namespace bilevel
