@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -167,16 +168,20 @@ void complete(const CLI::App& command, Options& o) {
   s.data.validate();
 }
 
-void require_nothing_else(const CLI::App& command) {
-  std::vector<std::string> others;
+// Those given, in all groups.
+void collect_given(const CLI::App& command, std::vector<std::string>& names) {
   for (const CLI::Option* option : command.get_options()) {
-    static const std::vector<std::string> allowed = {"--resume", "--data-dir", "--device", "--threads",
-                                                     "--json",   "--quiet",    "--help"};
-    const std::string name = option->get_name();
-    if (option->count() > 0 && std::find(allowed.begin(), allowed.end(), name) == allowed.end()) {
-      others.push_back(name);
-    }
+    if (option->count() > 0) names.push_back(option->get_name());
   }
+  for (const CLI::App* group : command.get_subcommands({})) collect_given(*group, names);
+}
+
+void require_nothing_else(const CLI::App& command) {
+  static const std::set<std::string> allowed = {"--resume",  "--data-dir", "--device",
+                                                "--threads", "--json",     "--quiet"};
+  std::vector<std::string> others;
+  collect_given(command, others);
+  std::erase_if(others, [](const std::string& name) { return allowed.count(name) > 0; });
   if (!others.empty()) {
     throw std::invalid_argument(fmt::format(
         "--resume with {}: a training goes on as it began, and its folder says all but --data-dir, --device "
