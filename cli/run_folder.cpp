@@ -24,6 +24,19 @@ const std::set<std::string>& not_stored() {
   return names;
 }
 
+// Those of its groups, too, which are nameless commands to CLI11.
+void collect_options(const CLI::App& app, Json& options) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || option->results().empty() || not_stored().count(name) > 0) continue;
+    options[name] = option->results();
+  }
+  for (const CLI::App* group :
+       app.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); })) {
+    collect_options(*group, options);
+  }
+}
+
 }  // namespace
 
 std::string default_run_folder(const std::string& command, uint64_t seed) {
@@ -36,11 +49,7 @@ std::string default_run_folder(const std::string& command, uint64_t seed) {
 
 void save_options(const CLI::App& command, const std::string& folder) {
   Json options = Json::object();
-  for (const CLI::Option* option : command.get_options()) {
-    const std::string name = option->get_name();
-    if (option->count() == 0 || option->results().empty() || not_stored().count(name) > 0) continue;
-    options[name] = option->results();
-  }
+  collect_options(command, options);
   const Json config = {{"command", command.get_name()}, {"options", options}};
   write_file(folder + "/config.json", config.dump(2) + "\n");
 }
