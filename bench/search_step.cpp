@@ -5,8 +5,8 @@
 // Both levels have one batch of synthetic images and no augmentation, so that the peer can compute the same.
 //
 // Options: --channels --cells (a stage) --batch --steps T --terms K --repeat --threads --allocator --device
-// --double, --plain (copies one by one), --only step|parts|memory, --write DIR (weights, alpha, images and
-// labels for the peer; nothing is measured).
+// --double, --plain (copies one by one), --only step|parts|memory|operations, --write DIR (weights, alpha,
+// images and labels for the peer; nothing is measured).
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/operation_times.h"
 #include "bench/support.h"
 #include "bilevel/algorithms/double_loop.h"
 #include "bilevel/core/central_difference.h"
@@ -158,6 +159,17 @@ Json measure_memory(const bilevel::Problem& problem, const Job& job) {
   return megabytes;
 }
 
+// LibTorch's operations in one step, by the time that each spends itself.
+Json measure_operations(Search& search) {
+  const bench::OperationTimes times;
+  wait_for(search.step());
+  Json table = Json::array();
+  for (const auto& row : times.longest(30)) {
+    table.push_back({{"name", row.name}, {"ms", row.milliseconds}, {"calls", row.calls}});
+  }
+  return table;
+}
+
 void write_data(const bilevel::Problem& problem, const Job& job, const std::string& folder) {
   const auto train = images(job, 1), valid = images(job, 2);
   bilevel::write_npy(folder + "/images.npy", at::cat({train.images, valid.images}).cpu());
@@ -178,6 +190,7 @@ Json measure_all(const bilevel::Problem& problem, const Job& job, const std::str
   if ((only.empty() || only == "memory") && job.tensors.device().is_cpu()) {
     record["memory_mb"] = measure_memory(problem, job);
   }
+  if (only == "operations") record["operations"] = measure_operations(search);
   return record;
 }
 
@@ -200,8 +213,8 @@ int main(int argc, char** argv) try {
   const std::string only = options.text("only", "");
   const std::string folder = options.text("write", "");
   options.finish();
-  if (!only.empty() && only != "step" && only != "parts" && only != "memory") {
-    throw std::invalid_argument("--only " + only + ": choose step, parts or memory");
+  if (!only.empty() && only != "step" && only != "parts" && only != "memory" && only != "operations") {
+    throw std::invalid_argument("--only " + only + ": choose step, parts, memory or operations");
   }
   if (job.tensors.device().is_cuda()) {
     at::globalContext().setBenchmarkCuDNN(true);
