@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/nas/batch_norm.h"
+
 namespace bilevel::nas {
 namespace {
 
@@ -99,6 +101,10 @@ Feature Pass::normalize(const Feature& x, bool affine, const Tensor& scale) {
   if (!computes()) {
     plan_->statistics.add(fmt::format("{}/{}.mean", part_, named_), {x.channels});
     plan_->statistics.add(fmt::format("{}/{}.variance", part_, named_++), {x.channels});
+    return y;
+  }
+  if (merged() && options_.norm == Norm::batch && can_normalize_batch(x.value)) {
+    y.value = normalize_batch(x.value, gain, shift, norm_epsilon);
     return y;
   }
   Tensor mean, variance;
