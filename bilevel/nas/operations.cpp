@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bilevel/nas/box_pool.h"
+#include "bilevel/nas/convolution.h"
 
 namespace bilevel::nas {
 namespace {
@@ -78,7 +79,11 @@ Copies convolve(Pass& pass, const Copies& x, const Convolution& c) {
       const bool dense = x.shared && c.groups == 1;
       const Tensor input =
           x.shared && !dense && x.count > 1 ? first.value.repeat({1, x.count, 1, 1}) : first.value;
-      shape.value = at::conv2d(input, w, {}, c.stride, padding, c.dilation, dense ? 1 : x.count * c.groups);
+      shape.value = convolution(input, w,
+                                {.stride = c.stride,
+                                 .padding = padding,
+                                 .dilation = c.dilation,
+                                 .groups = dense ? 1 : x.count * c.groups});
     }
     y.parts = {shape};
     return y;

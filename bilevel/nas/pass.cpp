@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bilevel/nas/batch_norm.h"
+#include "bilevel/nas/convolution.h"
 
 namespace bilevel::nas {
 namespace {
@@ -90,7 +91,13 @@ Feature Pass::convolve(const Feature& x, const Convolution& c) {
   const Tensor w = weight("convolution", {c.outputs, inputs, c.kernel, c.kernel}, fan_in_bound(fan_in));
   const Tensor b = c.bias ? weight("bias", {c.outputs}, fan_in_bound(fan_in)) : Tensor();
   add_multiply_adds(c.outputs * fan_in * y.height * y.width);
-  if (computes()) y.value = at::conv2d(x.value, w, b, c.stride, padding, c.dilation, c.groups);
+  if (computes()) {
+    y.value = merged() && !b.defined()
+                  ? convolution(
+                        x.value, w,
+                        {.stride = c.stride, .padding = padding, .dilation = c.dilation, .groups = c.groups})
+                  : at::conv2d(x.value, w, b, c.stride, padding, c.dilation, c.groups);
+  }
   return y;
 }
 
