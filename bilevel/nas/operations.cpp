@@ -7,6 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/nas/box_pool.h"
+#include "bilevel/nas/convolution.h"
+
 namespace bilevel::nas {
 namespace {
 
@@ -26,8 +29,16 @@ std::optional<Convolved> convolution_of(const std::string& operation) {
   return std::nullopt;
 }
 
-std::optional<Feature> pool_of(const std::string& operation, const Feature& x, int64_t stride) {
-  if (operation == "avg_pool_3x3") return average_pool(x, 3, stride, 1, /*count_padding=*/false);
+std::optional<Feature> pool_of(const Pass& pass, const std::string& operation, const Feature& x,
+                               int64_t stride) {
+  if (operation == "avg_pool_3x3") {
+    if (!pass.merged() || stride != 1 || !x.value.defined() || !can_box_pool(x.value)) {
+      return average_pool(x, 3, stride, 1, /*count_padding=*/false);
+    }
+    Feature y = x;
+    y.value = box_pool(x.value);
+    return y;
+  }
   if (operation == "max_pool_3x3") return max_pool(x, 3, stride, 1);
   return std::nullopt;
 }
@@ -68,7 +79,11 @@ Copies convolve(Pass& pass, const Copies& x, const Convolution& c) {
       const bool dense = x.shared && c.groups == 1;
       const Tensor input =
           x.shared && !dense && x.count > 1 ? first.value.repeat({1, x.count, 1, 1}) : first.value;
-      shape.value = at::conv2d(input, w, {}, c.stride, padding, c.dilation, dense ? 1 : x.count * c.groups);
+      shape.value = convolution(input, w,
+                                {.stride = c.stride,
+                                 .padding = padding,
+                                 .dilation = c.dilation,
+                                 .groups = dense ? 1 : x.count * c.groups});
     }
     y.parts = {shape};
     return y;
@@ -170,7 +185,7 @@ Feature apply_operation(Pass& pass, const std::string& operation, const Feature&
   const int64_t channels = x.channels;
   if (operation == "none") return zeros_like(x, channels, stride);
   if (operation == "skip_connect") return stride == 1 ? x : factorized_reduce(pass, x, channels, true);
-  if (const auto pool = pool_of(operation, x, stride)) return *pool;
+  if (const auto pool = pool_of(pass, operation, x, stride)) return *pool;
   const auto kind = convolution_of(operation);
   if (!kind) unknown(operation);
   if (!kind->separable) {
@@ -203,7 +218,7 @@ std::vector<Feature> mixed_edges(Pass& pass, const Feature& x, const MixedEdges&
       computed_once.emplace_back(x, scales);
     } else if (operation == "skip_connect") {
       own.push_back(reduce_copies(pass, rectified, channels, scales));
-    } else if (const auto pool = pool_of(operation, x, edges.stride)) {
+    } else if (const auto pool = pool_of(pass, operation, x, edges.stride)) {
       computed_once.emplace_back(edges.norm_pools ? pass.normalize(*pool, false) : *pool, scales);
     } else if (const auto kind = convolution_of(operation)) {
       own.push_back(convolution_copies(pass, rectified, channels, edges.stride, *kind, scales));

@@ -7,6 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/nas/batch_norm.h"
+#include "bilevel/nas/convolution.h"
+
 namespace bilevel::nas {
 namespace {
 
@@ -89,7 +92,13 @@ Feature Pass::convolve(const Feature& x, const Convolution& c) {
   const Tensor w = weight("convolution", {c.outputs, inputs, c.kernel, c.kernel}, fan_in_bound(fan_in));
   const Tensor b = c.bias ? weight("bias", {c.outputs}, fan_in_bound(fan_in)) : Tensor();
   add_multiply_adds(c.outputs * fan_in * y.height * y.width);
-  if (computes()) y.value = at::conv2d(x.value, w, b, c.stride, padding, c.dilation, c.groups);
+  if (computes()) {
+    y.value = merged() && !b.defined()
+                  ? convolution(
+                        x.value, w,
+                        {.stride = c.stride, .padding = padding, .dilation = c.dilation, .groups = c.groups})
+                  : at::conv2d(x.value, w, b, c.stride, padding, c.dilation, c.groups);
+  }
   return y;
 }
 
@@ -100,6 +109,10 @@ Feature Pass::normalize(const Feature& x, bool affine, const Tensor& scale) {
   if (!computes()) {
     plan_->statistics.add(fmt::format("{}/{}.mean", part_, named_), {x.channels});
     plan_->statistics.add(fmt::format("{}/{}.variance", part_, named_++), {x.channels});
+    return y;
+  }
+  if (merged() && options_.norm == Norm::batch && can_normalize_batch(x.value)) {
+    y.value = normalize_batch(x.value, gain, shift, norm_epsilon);
     return y;
   }
   Tensor mean, variance;
