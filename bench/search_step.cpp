@@ -23,9 +23,11 @@
 #include "bench/support.h"
 #include "bilevel/algorithms/double_loop.h"
 #include "bilevel/core/central_difference.h"
+#include "bilevel/core/finite.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/hypergradients/neumann.h"
+#include "bilevel/nas/captured_supernet.h"
 #include "bilevel/nas/supernet_problem.h"
 #include "bilevel/nas/synthetic_images.h"
 
@@ -222,7 +224,10 @@ int main(int argc, char** argv) try {
     at::globalContext().setAllowTF32CuBLAS(true);
   }
   const bilevel::nas::SupernetProblem search = make_problem(job);
-  const bilevel::WithWeightDecay problem(search, weight_decay);
+  const bool graphs = job.tensors.device().is_cuda() && !job.plain && bilevel::nas::can_capture();
+  const auto captured = graphs ? bilevel::nas::capture_supernet(search, job.batch) : nullptr;
+  const bilevel::WithWeightDecay problem(graphs ? *captured : search, weight_decay);
+  const bilevel::NoWaiting as_in_a_search;
   if (folder.empty()) {
     fmt::print("{}\n", measure_all(problem, job, only).dump(2));
   } else {

@@ -153,15 +153,15 @@ class CapturedSupernet : public Problem {
   }
 
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override {
-    if (!fits(batch)) return base_.inner_gradient(w, x, batch);
+    if (!fits(base_.train(), batch)) return base_.inner_gradient(w, x, batch);
     return inner_w_(inputs(w, x, base_.train(), batch))[0];
   }
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override {
-    if (!fits(batch)) return base_.inner_gradient_in_outer(w, x, batch);
+    if (!fits(base_.train(), batch)) return base_.inner_gradient_in_outer(w, x, batch);
     return inner_x_(inputs(w, x, base_.train(), batch))[0];
   }
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override {
-    if (!fits(batch)) return base_.outer_gradients(w, x, batch);
+    if (!fits(base_.valid(), batch)) return base_.outer_gradients(w, x, batch);
     std::vector<Tensor> all = outer_(inputs(w, x, base_.valid(), batch));
     OuterGradients gradients;
     gradients.loss = all[0];
@@ -174,8 +174,8 @@ class CapturedSupernet : public Problem {
 
  private:
   friend class CapturedLinearization;
-  bool fits(const Batch& batch) const {
-    return !batch.is_full() && batch.index.numel() == batch_ && base_.sampling() == Sampling::softmax;
+  bool fits(const ImageSource& source, const Batch& batch) const {
+    return batch.size(source.samples) == batch_ && base_.sampling() == Sampling::softmax;
   }
   std::vector<Tensor> inputs(const Tensor& w, const Tensor& x, const ImageSource& source,
                              const Batch& batch) const {
@@ -239,7 +239,7 @@ class CapturedLinearization : public Linearization {
 
 std::unique_ptr<Linearization> CapturedSupernet::linearize(const Tensor& w, const Tensor& x,
                                                            const Batch& batch) const {
-  if (!fits(batch)) return base_.linearize(w, x, batch);
+  if (!fits(base_.train(), batch)) return base_.linearize(w, x, batch);
   return std::make_unique<CapturedLinearization>(*this, w, x, batch);
 }
 
