@@ -34,7 +34,7 @@ std::tuple<Tensor, Tensor> adjoints(const Tensor& output, const Tensor& image, c
                                     const ConvolutionForm& f, bool of_image, bool of_weights) {
   if (!of_image && !of_weights) return {};
   auto [in_image, in_weights, in_bias] = at::convolution_backward(
-      output, image, weights, c10::nullopt, {f.stride, f.stride}, {f.padding, f.padding},
+      output, image, weights, at::OptionalIntArrayRef(), {f.stride, f.stride}, {f.padding, f.padding},
       {f.dilation, f.dilation}, /*transposed=*/false, /*output_padding=*/{0, 0}, f.groups,
       std::array<bool, 3>{of_image, of_weights, false});
   return {in_image, in_weights};
