@@ -226,7 +226,8 @@ int main(int argc, char** argv) try {
   const bilevel::nas::SupernetProblem search = make_problem(job);
   const bool graphs = job.tensors.device().is_cuda() && !job.plain && bilevel::nas::can_capture();
   const auto captured = graphs ? bilevel::nas::capture_supernet(search, job.batch) : nullptr;
-  const bilevel::WithWeightDecay problem(graphs ? *captured : search, weight_decay);
+  const bilevel::Problem& base = graphs ? *captured : static_cast<const bilevel::Problem&>(search);
+  const bilevel::WithWeightDecay problem(base, weight_decay);
   const bilevel::NoWaiting as_in_a_search;
   if (folder.empty()) {
     fmt::print("{}\n", measure_all(problem, job, only).dump(2));

@@ -1,8 +1,8 @@
 #include "cli/run_folder.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -41,7 +41,11 @@ void collect_options(const CLI::App& app, Json& options) {
 
 std::string default_run_folder(const std::string& command, uint64_t seed) {
   const std::time_t now = std::time(nullptr);
-  const std::string base = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}-{}", command, fmt::localtime(now), seed);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  std::array<char, 32> date{};
+  std::strftime(date.data(), date.size(), "%Y%m%d-%H%M%S", &local);
+  const std::string base = fmt::format("runs/{}-{}-{}", command, date.data(), seed);
   std::string folder = base;
   for (int i = 2; std::filesystem::exists(folder); ++i) folder = fmt::format("{}-{}", base, i);
   return folder;

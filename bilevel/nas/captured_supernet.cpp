@@ -41,21 +41,27 @@ class Captured {
 
  private:
   void capture(const std::vector<Tensor>& inputs) {
-    for (const Tensor& input : inputs) inputs_.push_back(input.detach().clone());
+    // The function sees the same memory under another version counter: a graph that is kept must not complain that
+    // its inputs change, since that is what a replay is for.
+    std::vector<Tensor> seen;
+    for (const Tensor& input : inputs) {
+      inputs_.push_back(input.detach().clone());
+      seen.push_back(inputs_.back().variable_data());
+    }
     const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool();
     side.synchronize();
     c10::cuda::device_synchronize();
     {
       const c10::cuda::CUDAStreamGuard on(side);
       // Libraries choose their algorithms and take their memory in the first calls, which no graph can hold.
-      for (int i = 0; i < 3; ++i) function_(inputs_);
+      for (int i = 0; i < 3; ++i) function_(seen);
       side.synchronize();
       if (after_ != nullptr) {
         graph_.capture_begin(after_->pool_);
       } else {
         graph_.capture_begin();
       }
-      outputs_ = function_(inputs_);
+      outputs_ = function_(seen);
       graph_.capture_end();
       pool_ = graph_.pool();
     }

@@ -65,16 +65,16 @@ Genotype genotype_from_json(const SearchSpace& space, std::string_view json) {
     throw std::invalid_argument(fmt::format("genotype JSON: byte {}: {}", error.byte, error.what()));
   }
   Genotype genotype;
-  const Json& cells = list_in(parsed, "cells", "genotype");
+  const Json cells = list_in(parsed, "cells", "genotype");
   genotype.space = parsed.contains("space") ? text_in(parsed, "space", "genotype") : space.name;
   for (const Json& cell : cells) {
     const std::string cell_at = fmt::format("cells[{}]", genotype.cells.size());
-    const Json& nodes = list_in(cell, "nodes", cell_at);
+    const Json nodes = list_in(cell, "nodes", cell_at);
     CellGenotype& read = genotype.cells.emplace_back();
     read.name = text_in(cell, "name", cell_at);
     for (const Json& node : nodes) {
       const std::string node_at = fmt::format("{}.nodes[{}]", cell_at, read.nodes.size());
-      const Json& inputs = list_in(node, "inputs", node_at);
+      const Json inputs = list_in(node, "inputs", node_at);
       GenotypeNode& read_node = read.nodes.emplace_back();
       read_node.operation = text_in(node, "operation", node_at);
       for (const Json& input : inputs) {

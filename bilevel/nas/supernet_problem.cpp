@@ -1,6 +1,7 @@
 #include "bilevel/nas/supernet_problem.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -120,7 +121,7 @@ Tensor SupernetProblem::initial_outer(uint64_t seed) const {
 SupernetProblem::Score SupernetProblem::score(const Tensor& w, const Tensor& mixture,
                                               const ImageSource& source, int64_t batch,
                                               int64_t largest) const {
-  at::NoGradGuard no_gradient;
+  const at::AutoGradMode no_gradient(false);
   const int64_t all = largest > 0 ? std::min(largest, source.samples) : source.samples;
   Tensor loss_sum = at::zeros({}, tensors_), right = at::zeros({}, tensors_.dtype(at::kLong));
   for (int64_t begin = 0; begin < all; begin += batch) {

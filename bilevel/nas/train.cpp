@@ -114,7 +114,7 @@ Training::StepValues Training::step(TrainState& state) const {
     slope = gradient(loss, w);
     values = {loss.detach(), correct_count(output.logits, labels)};
   }
-  const at::NoGradGuard no_gradient;
+  const at::AutoGradMode no_gradient(false);
   if (options_.weight_decay > 0) slope = at::add(slope, state.inner.w, options_.weight_decay);
   const double rate = options_.rate_at(state.inner.step, steps_per_epoch());
   state.inner = optimizer_->step(state.inner, slope, {.value = rate, .learned = {}});
@@ -147,7 +147,7 @@ void Training::read(TrainState& state, std::vector<StepValues>& pending) const {
 }
 
 double Training::test_accuracy(const Tensor& w, const Tensor& statistics) const {
-  const at::NoGradGuard no_gradient;
+  const at::AutoGradMode no_gradient(false);
   const PassOptions pass{.norm = Norm::remembered, .statistics = statistics};
   Tensor correct = at::zeros({}, test_.labels.options());
   for (int64_t begin = 0; begin < test_.size(); begin += options_.test_batch) {
