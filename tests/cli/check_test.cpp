@@ -111,7 +111,7 @@ TEST(Check, ASeriesAtOneOverTheLargestCurvatureStaysBelowItsBound) {
 
 const char* const small_supernet =
     "--problem supernet --space nasbench201 --operations skip_connect,nor_conv_1x1 --channels 1 --cells 1 "
-    "--image-size 4 --images 12 --inner-steps 4 ";
+    "--image-size 8 --images 12 --inner-steps 4 ";
 
 TEST(Check, ASupernetIsComparedWithTheSameCurvatureAtTheIterate) {
   const json report = check(std::string(small_supernet) +
