@@ -31,6 +31,8 @@ struct Options {
   ProblemFlags problem;
   CheckOptions check;
   std::string curvature = "hessian";
+  std::string series_rate = "0";
+  std::string reference = "solution";
   std::string schedule = "constant";
   std::string sweep;
   std::string save;
@@ -44,6 +46,16 @@ int64_t parse_integer(std::string_view text, const std::string& whole) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
     throw std::invalid_argument(fmt::format("--sweep {}: must look like K=0..40", whole));
+  }
+  return value;
+}
+
+double parse_rate(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty() || !(value >= 0)) {
+    throw std::invalid_argument(
+        fmt::format("--series-rate {}: must be auto or a number of at least 0", text));
   }
   return value;
 }
@@ -82,15 +94,21 @@ void add_options(CLI::App& command, Options& o) {
       ->capture_default_str();
 
   auto* implicit = command.add_option_group("implicit estimators");
-  implicit->add_option("--curvature", o.curvature, "hessian or gauss-newton")
-      ->check(CLI::IsMember({"hessian", "gauss-newton"}))
-      ->capture_default_str();
-  implicit->add_option("--damping", o.check.settings.curvature.damping, "rho in H + rho I")
-      ->capture_default_str();
   implicit
-      ->add_option("--series-rate", o.check.settings.series_rate,
-                   "rate of neumann and fixed-point; 0 = the inner rate")
-      ->capture_default_str();
+      ->add_option("--curvature", o.curvature,
+                   "hessian or gauss-newton, of the implicit estimators and of their reference; hessian, but "
+                   "gauss-newton with some damping on supernet")
+      ->check(CLI::IsMember({"hessian", "gauss-newton"}));
+  implicit->add_option("--damping", o.check.settings.curvature.damping, "rho in H + rho I");
+  implicit->add_option(
+      "--series-rate", o.series_rate,
+      "rate of neumann and fixed-point; 0 = the inner rate, auto = 1 / the largest curvature "
+      "(the default on supernet)");
+  implicit
+      ->add_option("--reference", o.reference,
+                   "where the implicit reference is taken: solution of the inner problem, or iterate, where "
+                   "the inner loop ends (the default on supernet)")
+      ->check(CLI::IsMember({"solution", "iterate"}));
   implicit->add_flag("--difference-hessian", o.check.settings.curvature.difference_hessian,
                      "central differences in place of Hessian products");
   implicit->add_flag("--difference-mixed", o.check.settings.curvature.difference_mixed,
@@ -106,6 +124,21 @@ void add_options(CLI::App& command, Options& o) {
   add_common_options(command, o.common);
 }
 
+// The problem's own choices, unless the user made one. Who asks for a curvature gets that one, undamped.
+void set_curvature(const CLI::App& command, const CheckDefaults& defaults, Options& o) {
+  const bool own_curvature = command.count("--curvature") > 0;
+  if (!own_curvature) o.curvature = defaults.curvature;
+  CurvatureOptions& curvature = o.check.settings.curvature;
+  if (command.count("--damping") == 0 && !own_curvature) curvature.damping = defaults.damping;
+  if (curvature.difference_hessian && !own_curvature) o.curvature = "hessian";
+  curvature.kind = o.curvature;
+  o.check.series_rate_auto =
+      command.count("--series-rate") > 0 ? o.series_rate == "auto" : defaults.series_rate_auto;
+  if (!o.check.series_rate_auto) o.check.settings.series_rate = parse_rate(o.series_rate);
+  o.check.reference_at_iterate =
+      command.count("--reference") > 0 ? o.reference == "iterate" : !defaults.solvable;
+}
+
 NamedProblem prepare(const CLI::App& command, Options& o) {
   o.problem.data.tensors = apply_common_options(o.common);
   NamedProblem problem = make_problem(command, o.problem);
@@ -119,7 +152,7 @@ NamedProblem prepare(const CLI::App& command, Options& o) {
   }
   inner.schedule.kind = parse_schedule_kind(o.schedule);
   inner.schedule.total_steps = std::max<int64_t>(inner.steps, 1);
-  o.check.settings.curvature.kind = o.curvature;
+  set_curvature(command, problem.check, o);
   o.check.settings.seed = o.problem.data.seed;
   o.check.seed = o.problem.data.seed;
   o.check.terms_given = command.count("--terms") > 0;
@@ -170,9 +203,13 @@ Json report_json(const CheckReport& r) {
                      {"contraction", number(r.contraction)},
                      {"status", name_of(r.spectrum.status)},
                      {"method", r.spectrum.method}};
-  out["references"] = {{"implicit", r.implicit.value.defined() ? Json("newton") : Json(nullptr)},
-                       {"implicit_gradient_norm", number(r.implicit.inner.gradient_norm)},
-                       {"unrolled", "autograd through the unrolled graph"}};
+  out["curvature"] = {{"kind", r.curvature.kind}, {"damping", r.curvature.damping}};
+  out["series"] = {{"rate", number(r.series_rate)}, {"contraction", number(r.series_contraction)}};
+  out["references"] = {
+      {"implicit",
+       r.implicit.value.defined() ? Json(r.implicit.at_iterate ? "iterate" : "newton") : Json(nullptr)},
+      {"implicit_gradient_norm", number(r.implicit.inner.gradient_norm)},
+      {"unrolled", "autograd through the unrolled graph"}};
   if (!r.implicit.value.defined()) out["references"]["why"] = r.implicit.why;
   out["methods"] = Json::array();
   for (const MethodRow& row : r.methods) out["methods"].push_back(row_json(row, false));
@@ -200,10 +237,20 @@ void print_table(const CheckReport& r) {
   fmt::print("problem {}: {} inner and {} outer variables\n", r.problem, r.inner_size, r.outer_size);
   fmt::print("inner loop: {} steps of {} at rate {:.4g}, ending at |grad_w g| = {:.2e}\n", r.inner.steps,
              r.inner.optimizer, r.inner_rate, r.inner_gradient_norm);
+  const std::string damped = r.curvature.damping > 0 ? fmt::format(" + {:g} I", r.curvature.damping) : "";
+  const std::string curvature = r.curvature.kind != "hessian" || !damped.empty()
+                                    ? fmt::format(" ({}{})", r.curvature.kind, damped)
+                                    : "";
   fmt::print(
-      "inner curvature: {:.4g} to {:.4g}, condition number {}, largest safe rate {}, contraction {}\n\n",
-      r.spectrum.smallest, r.spectrum.largest, number_text(r.spectrum.condition_number(), "{:.4g}"),
-      number_text(r.largest_safe_rate, "{:.4g}"), number_text(r.contraction, "{:.4f}"));
+      "inner curvature{}: {:.4g} to {:.4g}, condition number {}, largest safe rate {}, contraction {}\n",
+      curvature, r.spectrum.smallest, r.spectrum.largest,
+      number_text(r.spectrum.condition_number(), "{:.4g}"), number_text(r.largest_safe_rate, "{:.4g}"),
+      number_text(r.contraction, "{:.4f}"));
+  if (r.series_rate != r.inner_rate) {
+    fmt::print("series: rate {:.4g}, contraction {} a term\n", r.series_rate,
+               number_text(r.series_contraction, "{:.4f}"));
+  }
+  fmt::print("\n");
   fmt::print("{:<17}{:>6}{:>10}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9}  {}\n", "", "", "implicit", "",
              "unrolled", "grad g", "grad f", "", "", "", "", "");
   fmt::print("{:<17}{:>6}{:>10}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9}  {}\n", "method", "K", "error",
@@ -264,7 +311,8 @@ void add_check_command(CLI::App& app, int& /*exit_code*/) {
       "Examples:\n"
       "  bilevel check --problem quadratic\n"
       "  bilevel check --problem ridge --methods neumann,truncated,cg --sweep K=0..40\n"
-      "  bilevel check --problem mlp --curvature gauss-newton --damping 0.01");
+      "  bilevel check --problem mlp --curvature gauss-newton --damping 0.01\n"
+      "  bilevel check --problem supernet --space nasbench201 --channels 2 --cells 1 --image-size 8");
   const auto options = std::make_shared<Options>();
   add_options(*command, *options);
   command->callback([command, options] {

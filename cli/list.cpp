@@ -8,8 +8,8 @@
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/core/inner.h"
 #include "bilevel/hypergradients/registry.h"
-#include "bilevel/problems/registry.h"
 #include "cli/commands.h"
+#include "cli/problem_options.h"
 
 namespace bilevel::cli {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 void print_json() {
   nlohmann::ordered_json out;
   out["problems"] = nlohmann::json::array();
-  for (const auto& row : problem_rows())
+  for (const auto& row : all_problem_rows())
     out["problems"].push_back({{"name", row.name}, {"summary", row.summary}});
   out["methods"] = nlohmann::json::array();
   for (const auto& row : estimator_rows())
@@ -31,7 +31,7 @@ void print_json() {
 
 void print_text() {
   fmt::print("Problems (--problem)\n");
-  for (const auto& row : problem_rows()) fmt::print("  {:<20}{}\n", row.name, row.summary);
+  for (const auto& row : all_problem_rows()) fmt::print("  {:<20}{}\n", row.name, row.summary);
   fmt::print("\nHypergradients (--methods)\n");
   for (const auto& row : estimator_rows()) fmt::print("  {:<20}{}\n", row.name, row.summary);
   fmt::print("\nAlgorithms (--algorithm)\n");

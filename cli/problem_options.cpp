@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <vector>
 
@@ -13,8 +14,8 @@ void add_problem_options(CLI::App& command, ProblemFlags& f) {
   command
       .add_option("--seed", f.data.seed, "of the synthetic data, the starting points and all that is drawn")
       ->capture_default_str();
-  command.add_option("--weight-decay", f.data.weight_decay, "adds decay/2 |w|^2 to the inner loss")
-      ->capture_default_str();
+  command.add_option("--weight-decay", f.data.weight_decay,
+                     "adds decay/2 |w|^2 to the inner loss; 0, but 0.0005 on supernet");
   auto* data = command.add_option_group("data of your own (hyper-cleaning)");
   data->add_option("--train-features", f.data.train_features, "matrix, .npy");
   data->add_option("--train-labels", f.data.train_labels, "integers, .npy");
@@ -23,9 +24,62 @@ void add_problem_options(CLI::App& command, ProblemFlags& f) {
   data->add_option("--regularization", f.data.regularization, "of |W|^2; 0.001 by default with files")
       ->check(CLI::NonNegativeNumber);
   data->add_flag("--bias", f.data.bias, "append a column of ones, regularised like the rest");
+  auto* network = command.add_option_group("network of architecture search (supernet)");
+  network->add_option("--space", f.supernet.space, "search space")
+      ->check(CLI::IsMember(nas::space_names()))
+      ->capture_default_str();
+  network
+      ->add_option("--operations", f.supernet.operations,
+                   "some of the space's, separated by commas; all by default")
+      ->delimiter(',');
+  network->add_option("--channels", f.supernet.channels, "of the first stage")->capture_default_str();
+  network->add_option("--cells", f.supernet.cells,
+                      "a stage in nasbench201, in all elsewhere; 1 and 3 by default");
+  network->add_option("--image-size", f.supernet.image_size, "height and width")->capture_default_str();
+  network->add_option("--images", f.supernet.images, "for training, and as many for validation")
+      ->capture_default_str();
 }
 
+std::vector<ProblemRow> all_problem_rows() {
+  std::vector<ProblemRow> rows = problem_rows();
+  rows.push_back(nas::synthetic_supernet_row());
+  return rows;
+}
+
+namespace {
+
+// An option that would be ignored is an error: its user believes it did something.
+void refuse(const CLI::App& command, const ProblemFlags& f, const std::vector<std::string>& options,
+            const char* owner) {
+  for (const std::string& option : options) {
+    if (command.count(option) > 0) {
+      throw std::invalid_argument(
+          fmt::format("problem {} does not take {}: only {} does", f.problem, option, owner));
+    }
+  }
+}
+
+NamedProblem make_supernet(const CLI::App& command, const ProblemFlags& f) {
+  refuse(command, f,
+         {"--train-features", "--train-labels", "--valid-features", "--valid-labels", "--regularization",
+          "--bias"},
+         "hyper-cleaning");
+  nas::SyntheticSupernet options = f.supernet;
+  if (command.count("--cells") > 0 && options.cells < 1) {
+    throw std::invalid_argument(fmt::format("--cells {}: must be at least 1", options.cells));
+  }
+  if (command.count("--weight-decay") > 0) options.weight_decay = f.data.weight_decay;
+  options.seed = f.data.seed;
+  options.tensors = f.data.tensors;
+  return nas::make_synthetic_supernet(options);
+}
+
+}  // namespace
+
 NamedProblem make_problem(const CLI::App& command, const ProblemFlags& f) {
+  if (f.problem == nas::synthetic_supernet_row().name) return make_supernet(command, f);
+  refuse(command, f, {"--space", "--operations", "--channels", "--cells", "--image-size", "--images"},
+         nas::synthetic_supernet_row().name.c_str());
   const std::vector<std::string> all = {"--train-features", "--train-labels", "--valid-features",
                                         "--valid-labels"};
   std::vector<std::string> missing;
@@ -35,6 +89,15 @@ NamedProblem make_problem(const CLI::App& command, const ProblemFlags& f) {
   if (!missing.empty() && missing.size() < all.size()) {
     throw std::invalid_argument(fmt::format("{} missing: data of your own needs {}",
                                             fmt::join(missing, " and "), fmt::join(all, ", ")));
+  }
+  const std::vector<ProblemRow> rows = all_problem_rows();
+  const bool known =
+      std::any_of(rows.begin(), rows.end(), [&](const ProblemRow& row) { return row.name == f.problem; });
+  if (!known) {
+    std::vector<std::string> names;
+    for (const ProblemRow& row : rows) names.push_back(row.name);
+    throw std::invalid_argument(
+        fmt::format("--problem {}: unknown; choose from {}", f.problem, fmt::join(names, ", ")));
   }
   return bilevel::make_problem(f.problem, f.data);
 }

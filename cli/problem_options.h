@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
+#include "bilevel/nas/synthetic_supernet.h"
 #include "bilevel/problems/registry.h"
 #include "cli/algorithm_options.h"
 
@@ -13,9 +15,13 @@ namespace bilevel::cli {
 struct ProblemFlags {
   std::string problem;
   ProblemOptions data;
+  nas::SyntheticSupernet supernet;
 };
+// Of problems/ and, from nas/, the supernet.
+std::vector<ProblemRow> all_problem_rows();
 void add_problem_options(CLI::App& command, ProblemFlags& flags);
-// Throws std::invalid_argument where only some of the files of a user's own data are given.
+// Throws std::invalid_argument where only some of the files of a user's own data are given, and where an
+// option belongs to another problem.
 NamedProblem make_problem(const CLI::App& command, const ProblemFlags& flags);
 
 // Steps and rates from the problem, unless they were given: T = 10 where w goes on where it was, the

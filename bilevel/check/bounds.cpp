@@ -24,15 +24,18 @@ double cross_operator_norm(Oracle& oracle, const Tensor& w, const Tensor& x) {
 }  // namespace
 
 BoundInputs bound_inputs(Oracle& oracle, const Tensor& x, const Trajectory& trajectory,
-                         const Spectrum& spectrum) {
+                         const Spectrum& spectrum, const CurvatureOptions& curvature, double series_rate) {
   BoundInputs inputs;
   inputs.mu = spectrum.smallest;
   inputs.smoothness = spectrum.largest;
+  inputs.hessian = curvature.kind == "hessian" && curvature.damping == 0;
   inputs.rate = trajectory.last_rate();
+  inputs.series_rate = series_rate > 0 ? series_rate : inputs.rate;
   inputs.p_norm = oracle.outer_gradients(trajectory.final.w, x, Batch{}).w.norm().item<double>();
   inputs.cross_norm = cross_operator_norm(oracle, trajectory.final.w, x);
   inputs.largest_cross_norm = inputs.cross_norm;
   inputs.steps = trajectory.steps();
+  if (!inputs.hessian) return inputs;  // truncated alone asks for more, and has no bound then
   const int64_t stride = std::max<int64_t>(static_cast<int64_t>(trajectory.kept.size()) / 20, 1);
   int64_t position = 0;
   for (const auto& [t, state] : trajectory.kept) {
@@ -46,15 +49,17 @@ double error_bound(const std::string& method, int64_t terms, const BoundInputs& 
   constexpr double none = std::numeric_limits<double>::quiet_NaN();
   if (in.mu <= 0) return none;
   const double k = static_cast<double>(terms);
-  const double factor = 1 - in.rate * in.mu;
-  const bool small_rate = in.rate * in.smoothness <= 1 + 1e-9;
-  if (method == "neumann" || method == "fixed-point") {
+  const bool is_series = method == "neumann" || method == "fixed-point";
+  const double rate = is_series ? in.series_rate : in.rate;
+  const double factor = 1 - rate * in.mu;
+  const bool small_rate = rate * in.smoothness <= 1 + 1e-9;
+  if (is_series) {
     if (!small_rate) return none;
     const double summands = method == "neumann" ? k + 1 : k;  // fixed-point(S) = neumann(S - 1)
     return in.cross_norm * in.p_norm / in.mu * std::pow(factor, summands);
   }
   if (method == "truncated") {
-    if (!small_rate) return none;
+    if (!small_rate || !in.hessian) return none;
     if (terms >= in.steps) return 0;
     const double b_norm = in.rate * in.largest_cross_norm;
     return std::pow(factor, k) / (in.rate * in.mu) * in.p_norm * b_norm;

@@ -8,22 +8,26 @@
 #include "bilevel/core/oracle.h"
 #include "bilevel/core/spectrum.h"
 #include "bilevel/core/trajectory.h"
+#include "bilevel/hypergradients/implicit.h"
 
 namespace bilevel {
 
 struct BoundInputs {
-  double mu = 0, smoothness = 0;  // extremes of the inner Hessian at the final iterate
-  double rate = 0;
+  double mu = 0, smoothness = 0;  // extremes of the curvature at the final iterate
+  bool hessian = true;            // which is the Hessian itself, so that it also governs the steps
+  double rate = 0;                // of the inner steps
+  double series_rate = 0;         // of neumann and fixed-point
   double p_norm = 0;              // |df/dw|
   double cross_norm = 0;          // |C| at the final iterate
   double largest_cross_norm = 0;  // the largest |C| met along the trajectory, at up to 20 of its kept states
   int64_t steps = 0;              // T
 };
 BoundInputs bound_inputs(Oracle& oracle, const Tensor& x, const Trajectory& trajectory,
-                         const Spectrum& spectrum);
+                         const Spectrum& spectrum, const CurvatureOptions& curvature, double series_rate);
 
 // Absolute; against the implicit reference for implicit methods, the unrolled one for truncated. NaN where
-// there is none: mu <= 0, a rate above 1/L, or a method without a bound.
+// there is none: mu <= 0, a rate above 1/L, truncated under another curvature than the Hessian, or a method
+// without a bound.
 double error_bound(const std::string& method, int64_t terms, const BoundInputs& inputs);
 
 }  // namespace bilevel

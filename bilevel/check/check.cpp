@@ -18,6 +18,8 @@ namespace bilevel {
 namespace {
 
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
+// Where K is not given. Where it matters, MINRES is on an indefinite matrix and gets nowhere.
+constexpr int64_t most_cg_steps = 3000, most_minres_steps = 1000;
 
 bool has_terms(std::string_view name) {
   constexpr std::string_view with_terms[] = {"truncated", "neumann",     "cg",
@@ -89,19 +91,23 @@ class Checker {
     return extreme_eigenvalues(products.matrix(), w.numel(), w.options());
   }
 
+  double safe_rate_at_start() {
+    say("spectrum at the start");
+    return optimizer_->largest_safe_rate(spectrum_at(first_iterate()).largest);
+  }
+
   // Where the curvature is the same everywhere, a rate above the limit diverges for certain: refuse at once.
   void check_rate_at_start() {
-    const Tensor learned_rate = oracle_.inner_rate(x_);
-    if (learned_rate.defined()) return;
+    if (!named_.constant_curvature || oracle_.inner_rate(x_).defined()) return;
     say("spectrum at the start");
     const Spectrum spectrum = spectrum_at(first_iterate());
-    safe_rate_at_start_ = optimizer_->largest_safe_rate(spectrum.largest);
-    if (named_.constant_curvature && options_.inner.rate >= safe_rate_at_start_) {
+    const double safe_rate = optimizer_->largest_safe_rate(spectrum.largest);
+    if (options_.inner.rate >= safe_rate) {
       throw std::invalid_argument(
           fmt::format("--inner-rate {:g}: the inner loop diverges. The inner Hessian's largest eigenvalue is "
                       "{:.6g}, so the "
                       "largest safe rate of {} is {:.6g}; half of it is a good choice.",
-                      options_.inner.rate, spectrum.largest, optimizer_->name(), safe_rate_at_start_));
+                      options_.inner.rate, spectrum.largest, optimizer_->name(), safe_rate));
     }
   }
 
@@ -118,7 +124,7 @@ class Checker {
       final_ = run_inner(oracle_, x_, start_, run);
     } catch (const NotFiniteError& error) {
       throw NotFiniteError(fmt::format("{} The largest safe rate, from the spectrum at the start, is {:.6g}.",
-                                       error.what(), safe_rate_at_start_));
+                                       error.what(), safe_rate_at_start()));
     }
     report_.inner_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     report_.inner_counts = final_.counts;
@@ -134,6 +140,14 @@ class Checker {
     report_.largest_safe_rate = optimizer_->largest_safe_rate(report_.spectrum.largest);
     report_.contraction =
         options_.inner.optimizer == "gd" ? report_.spectrum.contraction(report_.inner_rate) : none;
+    const double largest = std::max(std::abs(report_.spectrum.largest), std::abs(report_.spectrum.smallest));
+    if (options_.series_rate_auto && largest > 0 && std::isfinite(largest)) {
+      options_.settings.series_rate = 1 / largest;
+    }
+    const double given = options_.settings.series_rate;
+    report_.curvature = options_.settings.curvature;
+    report_.series_rate = given > 0 ? given : report_.inner_rate;
+    report_.series_contraction = report_.spectrum.contraction(report_.series_rate);
     // Finite, but on its way out: the numbers below would describe nothing.
     if (report_.inner_rate >= report_.largest_safe_rate &&
         report_.inner_gradient_norm > 10 * report_.initial_gradient_norm) {
@@ -142,13 +156,18 @@ class Checker {
                       "steps. The largest safe "
                       "rate is {:.6g} at the start and {:.6g} at the final iterate.",
                       report_.inner_rate, report_.initial_gradient_norm, report_.inner_gradient_norm,
-                      options_.inner.steps, safe_rate_at_start_, report_.largest_safe_rate));
+                      options_.inner.steps, safe_rate_at_start(), report_.largest_safe_rate));
     }
   }
 
   void find_references() {
-    say("implicit reference: solving the inner problem by Newton's method");
-    report_.implicit = implicit_reference(oracle_, x_, final_.final.w, options_.settings.curvature);
+    if (options_.reference_at_iterate) {
+      say("implicit reference: the curvature at the final iterate");
+      report_.implicit = implicit_reference_at(oracle_, x_, final_.final.w, options_.settings.curvature);
+    } else {
+      say("implicit reference: solving the inner problem by Newton's method");
+      report_.implicit = implicit_reference(oracle_, x_, final_.final.w, options_.settings.curvature);
+    }
     say("unrolled reference: automatic differentiation through the unrolled graph");
     report_.unrolled = unrolled_reference(*named_.problem, x_, start_, options_.inner);
   }
@@ -156,7 +175,8 @@ class Checker {
   EstimatorSettings settings_for(const std::string& name) const {
     EstimatorSettings settings = options_.settings;
     if (!options_.terms_given && (name == "cg" || name == "minres")) {
-      settings.terms = std::max<int64_t>(10 * start_.numel(), 100);
+      settings.terms =
+          std::clamp<int64_t>(10 * start_.numel(), 100, name == "cg" ? most_cg_steps : most_minres_steps);
       settings.relative_tolerance = start_.scalar_type() == at::kDouble ? 1e-12 : 1e-5;
     }
     if (!options_.budget_given) {
@@ -224,7 +244,8 @@ class Checker {
     run.options = options_.inner;
     for (int64_t t = 0; t < options_.inner.steps; ++t) run.keep.push_back(t);
     Trajectory trajectory = run_inner(oracle_, x_, start_, run);
-    const BoundInputs inputs = bound_inputs(oracle_, x_, trajectory, report_.spectrum);
+    const BoundInputs inputs = bound_inputs(oracle_, x_, trajectory, report_.spectrum,
+                                            options_.settings.curvature, options_.settings.series_rate);
     for (const std::string& name : options_.methods) {
       if (!has_terms(name)) continue;
       say(fmt::format("sweep of {}", name));
@@ -253,7 +274,6 @@ class Checker {
   std::shared_ptr<const InnerOptimizer> optimizer_;
   Tensor start_, x_;
   Trajectory final_, at_point_;
-  double safe_rate_at_start_ = none;
   bool all_methods_ = false;
 };
 

@@ -24,7 +24,9 @@ struct CheckOptions {
   bool terms_given = false;   // false: cg and minres run to rounding instead of settings.terms steps
   bool budget_given = false;  // false: reverse-binomial gets room for about log2(T) states
   std::optional<std::pair<int64_t, int64_t>> sweep;  // of K, for the methods that have one
-  uint64_t seed = 0;                                 // of the starting points
+  bool series_rate_auto = false;  // 1 / the largest curvature at the final iterate, not settings.series_rate
+  bool reference_at_iterate = false;  // the implicit reference where the inner loop ends, not at the solution
+  uint64_t seed = 0;                  // of the starting points
   double patience = 60;  // seconds; a method not asked for by name that would take longer is not run
   void validate() const;
 };
@@ -46,6 +48,9 @@ struct CheckReport {
   InnerOptions inner;              // as run
   double inner_rate = 0;           // of the last step: a learned one shows here
   double inner_gradient_norm = 0;  // at the final iterate
+  CurvatureOptions curvature;      // of the implicit estimators and of their reference
+  double series_rate = 0;          // of neumann and fixed-point
+  double series_contraction = 0;   // of one of their terms
   double initial_gradient_norm = 0;
   OracleCounts inner_counts;
   double inner_seconds = 0;

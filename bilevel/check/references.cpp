@@ -19,6 +19,7 @@ namespace {
 using torch::autograd::grad;
 
 constexpr int64_t direct_limit = 1000;
+constexpr int64_t most_products = 1000;  // of MINRES above that
 
 double length(const Tensor& t) { return t.norm().item<double>(); }
 
@@ -103,6 +104,38 @@ ImplicitReference implicit_reference(Oracle& oracle, const Tensor& x, const Tens
   if (hypergradient.status == Status::not_finite || hypergradient.status == Status::breakdown) {
     result.why = fmt::format("the inner Hessian at the solution cannot be inverted ({})",
                              name_of(hypergradient.status));
+    return result;
+  }
+  result.value = hypergradient.value;
+  return result;
+}
+
+ImplicitReference implicit_reference_at(Oracle& oracle, const Tensor& x, const Tensor& w,
+                                        const CurvatureOptions& curvature) {
+  Trajectory here;
+  here.optimizer = make_inner_optimizer({});
+  here.final = here.optimizer->start(w);
+  LinearResult linear;
+  const Hypergradient hypergradient = implicit_hypergradient(
+      oracle, {.x = x, .inner = here}, curvature, [&](CurvatureProducts& products, const Tensor& p) {
+        if (p.numel() <= direct_limit) {
+          linear = direct_solve(products.matrix(), p, {.limit = direct_limit});
+        } else {
+          KrylovSolveOptions options;
+          options.max_iterations = most_products;
+          options.relative_tolerance = p.scalar_type() == at::kDouble ? 1e-11 : 1e-5;
+          linear = minres(products.matrix(), p, options);
+        }
+        return linear;
+      });
+  ImplicitReference result;
+  result.at_iterate = true;
+  const bool solved = linear.status == Status::converged || linear.status == Status::negative_curvature;
+  if (!solved) {
+    result.why = fmt::format(
+        "the curvature at the final iterate could not be inverted: {} after {} products, relative residual "
+        "{:.2g}",
+        name_of(linear.status), linear.products, linear.relative_residual);
     return result;
   }
   result.value = hypergradient.value;

@@ -29,7 +29,12 @@ struct Reference {
 };
 struct ImplicitReference : Reference {
   SolvedInner inner;
+  bool at_iterate = false;  // at the w that was given: `inner` was not run
 };
+// The formula at `w` itself, for problems whose inner problem no one solves: what a network's implicit
+// estimates are estimates of. By a factorisation up to 1,000 unknowns, else by MINRES, which knows no sign.
+ImplicitReference implicit_reference_at(Oracle& oracle, const Tensor& x, const Tensor& w,
+                                        const CurvatureOptions& curvature);
 // At the solution nearest to `w`; with the Gauss-Newton or damped curvature in place of the Hessian if asked.
 ImplicitReference implicit_reference(Oracle& oracle, const Tensor& x, const Tensor& w,
                                      const CurvatureOptions& curvature = {});

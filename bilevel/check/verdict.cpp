@@ -15,18 +15,32 @@ namespace {
 bool is_off(double error, double limit) { return !(error <= limit); }  // NaN counts as off
 
 // How many products or kept steps shrink the slowest error to the limit.
-std::string needed_terms(const CheckReport& r, bool of_steps_taken = false) {
-  if (!(r.contraction < 1) || !(r.contraction > 0)) return {};
-  const double k = std::ceil(std::log(r.trust_below) / std::log(r.contraction));
-  if (of_steps_taken && k >= static_cast<double>(r.inner.steps))
-    return "; nothing less than all of them would do";
-  return fmt::format("; about K = {:.0f} would do ({:.4g} per term)", std::max(k, 1.0), r.contraction);
+std::string needed_terms(const CheckReport& r, double contraction) {
+  if (!(contraction < 1) || !(contraction > 0)) return {};
+  const double k = std::ceil(std::log(r.trust_below) / std::log(contraction));
+  return fmt::format("; about K = {:.0f} would do ({:.4g} per term)", std::max(k, 1.0), contraction);
+}
+
+bool is_hessian(const CurvatureOptions& c) { return c.kind == "hessian" && c.damping == 0; }
+
+std::string curvature_text(const CurvatureOptions& c) {
+  const std::string name = c.kind == "hessian" ? "Hessian" : "Gauss-Newton matrix";
+  return c.damping > 0 ? fmt::format("{} + {:g} I", name, c.damping) : name;
+}
+
+// The same of kept steps; the Hessian rules the steps, so that another curvature says nothing about them.
+std::string needed_steps(const CheckReport& r) {
+  if (!is_hessian(r.curvature)) return {};
+  const std::string needed = needed_terms(r, r.contraction);
+  const bool all = !needed.empty() &&
+                   std::log(r.trust_below) / std::log(r.contraction) > static_cast<double>(r.inner.steps - 1);
+  return all ? "; nothing less than all of them would do" : needed;
 }
 
 // What spoils every implicit estimate here, whatever its linear solve; empty = nothing.
 std::string implicit_obstacle(const CheckReport& r, double exact_error) {
   if (!r.implicit.value.defined()) return r.implicit.why;
-  if (is_off(exact_error, r.trust_below)) {
+  if (!r.implicit.at_iterate && is_off(exact_error, r.trust_below)) {
     return fmt::format(
         "inner problem not solved: |grad_w g| = {:.2g} after {} steps, so that even the exact inverse is off "
         "by "
@@ -49,9 +63,10 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
   if (status == Status::not_finite) return "the estimate is not finite";
   const std::string obstacle = implicit_obstacle(r, exact_error);
   const bool is_series = row.name == "neumann" || row.name == "fixed-point" || row.name == "general-forward";
-  if (is_series && r.inner_rate > r.spectrum.largest_safe_rate()) {
-    return fmt::format("rate {:.3g} is too large for the spectrum: a series needs less than {:.3g}",
-                       r.inner_rate, r.spectrum.largest_safe_rate());
+  const double rate = row.name == "general-forward" ? r.inner_rate : r.series_rate;
+  if (is_series && rate > r.spectrum.largest_safe_rate()) {
+    return fmt::format("rate {:.3g} is too large for the spectrum: a series needs less than {:.3g}", rate,
+                       r.spectrum.largest_safe_rate());
   }
   if (r.spectrum.has_negative_curvature() && row.name != "exact" && row.name != "minres") {
     return negative_curvature(r);
@@ -63,11 +78,17 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
   if (!obstacle.empty()) return obstacle;
   if (row.name == "nystrom")
     return fmt::format("rank {} is too low for {} unknowns", *row.terms, r.inner_size);
+  if (row.name == "general-forward" && !is_hessian(r.curvature)) {
+    return fmt::format("follows the Hessian along the inner iterates, not the {}",
+                       curvature_text(r.curvature));
+  }
   if (row.name == "general-forward") {
     return fmt::format("T = {} inner steps are too few for its single recursion{}", r.inner.steps,
-                       needed_terms(r));
+                       needed_terms(r, r.contraction));
   }
-  if (is_series) return fmt::format("the series is too short at K = {}{}", *row.terms, needed_terms(r));
+  if (is_series)
+    return fmt::format("the series is too short at K = {}{}", *row.terms,
+                       needed_terms(r, r.series_contraction));
   if (row.hypergradient.relative_residual > r.trust_below) {
     return fmt::format("linear system unsolved: relative residual {:.2g} after {} steps; take more --terms",
                        row.hypergradient.relative_residual, row.hypergradient.iterations);
@@ -78,10 +99,10 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
 std::string why_unrolled_is_off(const MethodRow& row, const CheckReport& r) {
   if (row.hypergradient.status == Status::not_finite) return "the estimate is not finite";
   if (row.name == "one-step") {
-    return fmt::format("differentiates 1 of T = {} steps{}", r.inner.steps, needed_terms(r, true));
+    return fmt::format("differentiates 1 of T = {} steps{}", r.inner.steps, needed_steps(r));
   }
   if (row.name == "truncated") {
-    return fmt::format("keeps K = {} of T = {} steps{}", *row.terms, r.inner.steps, needed_terms(r, true));
+    return fmt::format("keeps K = {} of T = {} steps{}", *row.terms, r.inner.steps, needed_steps(r));
   }
   if (row.name == "general-backward") {
     return "Lemma 2 describes gradient descent without momentum, from a fixed start at a fixed rate";
@@ -96,6 +117,12 @@ double error_of(const CheckReport& r, const std::string& name) {
   return 0;  // not among the methods: nothing is known against it
 }
 
+std::string why_not_implicit(const CheckReport& r) {
+  if (r.implicit.at_iterate)
+    return "right for the T steps taken, which is not what the implicit formula asks";
+  return "right for the T steps taken, which are not yet the solved inner problem";
+}
+
 void judge_row(MethodRow& row, const CheckReport& r, double exact_error) {
   if (!row.hypergradient.value.defined()) return;  // was not run, and says why
   const bool implicit = find_estimator(row.name).implicit;
@@ -106,7 +133,7 @@ void judge_row(MethodRow& row, const CheckReport& r, double exact_error) {
   } else if (implicit) {
     row.why = "agrees with the implicit hypergradient";
   } else if (is_off(row.error_implicit, r.trust_below)) {
-    row.why = "right for the T steps taken, which are not yet the solved inner problem";
+    row.why = why_not_implicit(r);
   } else {
     row.why = "right for the T steps taken and for the solved inner problem";
   }
@@ -167,6 +194,12 @@ void judge(CheckReport& report) {
     report.verdict.push_back(cheapest(report));
   }
   add_reasons(report);
+  if (report.implicit.at_iterate && report.implicit.value.defined()) {
+    report.verdict.push_back(fmt::format(
+        "The implicit methods are compared where the inner loop ended (|grad_w g| = {:.2g}) with the "
+        "exact inverse of the same curvature, the {}: a network's inner problem is not solved.",
+        report.inner_gradient_norm, curvature_text(report.curvature)));
+  }
   if (!report.implicit.value.defined()) {
     report.verdict.push_back(fmt::format("There is no implicit reference: {}.", report.implicit.why));
   }

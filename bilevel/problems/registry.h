@@ -23,6 +23,14 @@ struct ProblemOptions {
   bool bias = false;        // append a column of ones, whose weights are regularised like the rest
 };
 
+// What `bilevel check` does on a problem unless it is told otherwise.
+struct CheckDefaults {
+  std::string curvature = "hessian";  // of the implicit estimators and of their reference
+  double damping = 0;
+  bool series_rate_auto = false;  // 1 / the largest curvature in place of the inner rate
+  bool solvable = true;           // Newton's method solves the inner problem; else no one can say where w* is
+};
+
 struct NamedProblem {
   std::string name;
   std::unique_ptr<Problem> problem;
@@ -31,6 +39,7 @@ struct NamedProblem {
   double outer_rate = 0.05;         // of Adam, whose steps have the same size on every problem
   bool convex = false;              // the inner problem has one solution
   bool constant_curvature = false;  // H and C do not depend on w
+  CheckDefaults check = {};
 };
 
 struct ProblemRow {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "bilevel/data/npy.h"
@@ -88,6 +89,81 @@ TEST(Check, SweepFallsAtLeastAsFastAsTheBounds) {
   }
   EXPECT_GT(compared, 2 * 41);  // cg is done after about 20 steps
   EXPECT_EQ(report.at("sweep").size(), 3 * 41);
+}
+
+// The bound of a series is that of its own rate, not of the inner steps'.
+TEST(Check, ASeriesAtOneOverTheLargestCurvatureStaysBelowItsBound) {
+  const json report = check("--problem ridge --methods neumann --series-rate auto --sweep K=0..40");
+  const double largest = report.at("spectrum").at("largest"), smallest = report.at("spectrum").at("smallest");
+  EXPECT_NEAR(report.at("series").at("rate").get<double>(), 1 / largest, 1e-9);
+  const json& sweep = report.at("sweep");
+  ASSERT_EQ(sweep.size(), 41U);
+  for (size_t k = 0; k < sweep.size(); ++k) {
+    EXPECT_LE(sweep[k].at("error_implicit"), sweep[k].at("bound")) << k;
+    if (k == 0) continue;
+    const double ratio = sweep[k].at("bound").get<double>() / sweep[k - 1].at("bound").get<double>();
+    EXPECT_NEAR(ratio, 1 - smallest / largest, 1e-9) << k;
+  }
+  const Output wrong = run_program("check --problem ridge --series-rate fast");
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--series-rate fast: must be auto or a number of at least 0"));
+}
+
+const char* const small_supernet =
+    "--problem supernet --space nasbench201 --operations skip_connect,nor_conv_1x1 --channels 1 --cells 1 "
+    "--image-size 8 --images 12 --inner-steps 4 ";
+
+TEST(Check, ASupernetIsComparedWithTheSameCurvatureAtTheIterate) {
+  const json report = check(std::string(small_supernet) +
+                            "--methods exact,neumann,cg,minres,reverse,truncated --sweep K=0..20");
+  EXPECT_EQ(report.at("curvature").at("kind"), "gauss-newton");
+  EXPECT_EQ(report.at("curvature").at("damping"), 1.0);
+  EXPECT_EQ(report.at("references").at("implicit"), "iterate");
+  EXPECT_GT(report.at("inner").at("gradient_norm"), 1e-3);  // far from solved
+  // Damping and weight decay, along what Gauss-Newton does not see.
+  EXPECT_NEAR(report.at("spectrum").at("smallest").get<double>(), 1.0005, 1e-6);
+  const auto rows = by_name(report);
+  for (const char* name : {"exact", "cg", "minres"}) {
+    EXPECT_LT(rows.at(name).at("error_implicit"), 1e-9) << name;
+    EXPECT_TRUE(rows.at(name).at("trusted")) << name;
+  }
+  EXPECT_LT(rows.at("reverse").at("error_unrolled"), 1e-12);
+  EXPECT_THAT(rows.at("neumann").at("why").get<std::string>(),
+              HasSubstr("the series is too short at K = 10"));
+  double before = std::numeric_limits<double>::infinity();
+  for (const json& row : report.at("sweep")) {
+    if (row.at("name") == "truncated") {
+      EXPECT_TRUE(row.at("bound").is_null());  // the Hessian rules the steps
+    }
+    if (row.at("name") != "neumann") continue;
+    EXPECT_LT(row.at("error_implicit"), before) << row.at("K");
+    EXPECT_LE(row.at("error_implicit"), row.at("bound")) << row.at("K");
+    before = row.at("error_implicit");
+  }
+  EXPECT_THAT(report.at("verdict").dump(), HasSubstr("same curvature, the Gauss-Newton matrix + 1 I"));
+}
+
+TEST(Check, WhoAsksForASupernetsHessianIsToldOfItsNegativeCurvature) {
+  const json report = check(std::string(small_supernet) + "--curvature hessian --methods exact,neumann,cg");
+  EXPECT_EQ(report.at("curvature").at("damping"), 0.0);
+  EXPECT_LT(report.at("spectrum").at("smallest"), -1e-3);
+  EXPECT_EQ(by_name(report).at("cg").at("status"), "negative_curvature");
+  EXPECT_THAT(by_name(report).at("neumann").at("why").get<std::string>(), HasSubstr("negative curvature"));
+}
+
+TEST(Check, OptionsOfAnotherProblemAreRefused) {
+  const Output toy = run_program("check --problem toy --cells 3");
+  EXPECT_EQ(toy.exit_code, 2);
+  EXPECT_THAT(toy.err, HasSubstr("problem toy does not take --cells: only supernet does"));
+  const Output supernet = run_program("check --problem supernet --bias");
+  EXPECT_EQ(supernet.exit_code, 2);
+  EXPECT_THAT(supernet.err, HasSubstr("problem supernet does not take --bias"));
+  const Output empty = run_program("check --problem supernet --images 0");
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("--images 0: must be at least 1"));
+  const Output unknown = run_program("check --problem supernets");
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.err, AllOf(HasSubstr("--problem supernets"), HasSubstr("counterexample, supernet")));
 }
 
 TEST(Check, CheckpointingGivesTheSameNumbersInLessMemory) {
