@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -17,11 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "bilevel/data/write_file.h"
 #include "cli/algorithm_options.h"
 #include "cli/clean_output.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/out_folder.h"
 
 namespace bilevel::cli {
 namespace {
@@ -87,38 +85,6 @@ void add_options(CLI::App& command, Options& o) {
   add_algorithm_options(command, o.algorithm);
   add_common_options(command, o.common);
 }
-
-// The folder of --out, made before the work so that one that cannot be had costs nothing, and gone again,
-// with those above it that were made for it, where the work fails.
-class OutFolder {
- public:
-  explicit OutFolder(std::string folder) : folder_(std::move(folder)) {
-    if (folder_.empty()) return;
-    for (std::string part = folder_; !part.empty() && !exists(part);) {
-      made_.push_back(part);
-      const size_t slash = part.rfind('/');
-      part.resize(slash == std::string::npos ? 0 : slash);
-    }
-    make_folder(folder_, "--out");
-  }
-  OutFolder(const OutFolder&) = delete;
-  OutFolder& operator=(const OutFolder&) = delete;
-  ~OutFolder() {
-    if (kept_) return;
-    for (const std::string& part : made_) ::rmdir(part.c_str());  // refuses what is not empty
-  }
-  void keep() { kept_ = true; }
-
- private:
-  static bool exists(const std::string& path) {
-    struct ::stat status {};
-    return ::stat(path.c_str(), &status) == 0;
-  }
-
-  std::string folder_;
-  std::vector<std::string> made_;  // deepest first
-  bool kept_ = false;
-};
 
 // ---- what was asked for ----
 

@@ -9,7 +9,13 @@
 
 namespace bilevel::cli {
 
-enum ExitCode { success = 0, failure = 1, bad_input = 2, not_finite = 3 };
+enum ExitCode {
+  success = 0,
+  failure = 1,
+  bad_input = 2,
+  not_finite = 3,
+  interrupted = 130  // by a signal, with the state saved: what shells expect
+};
 
 struct CommonOptions {
   std::string device = "cpu";
@@ -30,6 +36,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
   ~Progress();
   void operator()(const std::string& what);
+  bool live() const { return live_; }  // whether there is such a line
 
  private:
   bool live_;

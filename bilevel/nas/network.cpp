@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/nas/network_nasbench101.h"
+
 namespace bilevel::nas {
 namespace {
 
@@ -13,19 +15,27 @@ struct Defaults {
   int64_t channels, cells;
 };
 
-Defaults defaults_of(SpaceKind kind) {
+Defaults defaults_of(SpaceKind kind, bool imagenet) {
   switch (kind) {
     case SpaceKind::nasbench201:
       return {16, 5};
     case SpaceKind::nasbench1shot1:
       return {128, 9};
     case SpaceKind::darts:
-      return {36, 20};
+      return imagenet ? Defaults{48, 14} : Defaults{36, 20};
   }
   return {};
 }
 
 }  // namespace
+
+NetworkOptions NetworkOptions::completed(SpaceKind kind) const {
+  const Defaults defaults = defaults_of(kind, imagenet_stem);
+  NetworkOptions complete = *this;
+  if (channels == 0) complete.channels = defaults.channels;
+  if (cells == 0) complete.cells = defaults.cells;
+  return complete;
+}
 
 void NetworkOptions::validate(SpaceKind kind) const {
   const auto require = [](bool holds, const char* option, int64_t value, const char* bound) {
@@ -43,11 +53,10 @@ void NetworkOptions::validate(SpaceKind kind) const {
 }
 
 Network::Network(const SearchSpace& space, Genotype genotype, NetworkOptions options)
-    : kind_(space.kind), genotype_(std::move(genotype)), options_(options) {
-  if (options_.channels == 0) options_.channels = defaults_of(kind_).channels;
-  if (options_.cells == 0) options_.cells = defaults_of(kind_).cells;
+    : kind_(space.kind), genotype_(std::move(genotype)), options_(options.completed(kind_)) {
   options_.validate(kind_);
   validate_genotype(space, genotype_);
+  if (kind_ == SpaceKind::nasbench1shot1) cell101_ = pruned(graph101(space, genotype_));
   const Feature images{{}, options_.input_channels, options_.height, options_.width};
   Pass pass(plan_);
   walk(pass, images);
@@ -64,7 +73,7 @@ NetworkOutput Network::walk(Pass& pass, const Feature& images) const {
     case SpaceKind::nasbench201:
       return {walk_network201(pass, genotype_, options_, images).value, {}};
     case SpaceKind::nasbench1shot1:
-      return {walk_network101(pass, genotype_, options_, images).value, {}};
+      return {walk_network101(pass, cell101_, options_, images).value, {}};
     case SpaceKind::darts: {
       const DartsOutput output = walk_network_darts(pass, genotype_, options_, images);
       return {output.logits.value, output.auxiliary.value};

@@ -6,19 +6,22 @@
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/nas/genotype.h"
+#include "bilevel/nas/graph101.h"
 #include "bilevel/nas/pass.h"
 #include "bilevel/nas/space.h"
 
 namespace bilevel::nas {
 
 struct NetworkOptions {
-  int64_t channels = 0;        // of the first stage; 0 = the space's own: 16, 128 (1Shot1), 36 (DARTS)
-  int64_t cells = 0;           // as SupernetOptions::cells; 0 = 5 a stage, 9, 20
+  int64_t channels = 0;        // of the first stage; 0 = the space's own: 16, 128 (1Shot1), 36 or 48 (DARTS)
+  int64_t cells = 0;           // as SupernetOptions::cells; 0 = 5 a stage, 9, 20 or, on ImageNet, 14
   int64_t input_channels = 3;  // of the images
   int64_t height = 32, width = 32;
   int64_t classes = 10;
   bool imagenet_stem = false;  // DARTS: three halvings before the first cell
   bool auxiliary = false;      // DARTS: a second head after two thirds of the cells, used in training
+
+  NetworkOptions completed(SpaceKind kind) const;  // with the space's own where there is a 0
   void validate(SpaceKind kind) const;
 };
 
@@ -46,12 +49,13 @@ class Network {
 
   SpaceKind kind_;
   Genotype genotype_;
+  Graph101 cell101_;  // NAS-Bench-1Shot1: the genotype without loose ends
   NetworkOptions options_;
   NetworkPlan plan_;
   int64_t auxiliary_parameters_ = 0, auxiliary_multiply_adds_ = 0;
 };
 
-// The two walks that fill a page; network_*.cpp.
+// The walks that fill a page; network_*.cpp, and network_nasbench101.h.
 Feature walk_network201(Pass& pass, const Genotype& genotype, const NetworkOptions& options,
                         const Feature& images);
 struct DartsOutput {
@@ -59,7 +63,5 @@ struct DartsOutput {
 };
 DartsOutput walk_network_darts(Pass& pass, const Genotype& genotype, const NetworkOptions& options,
                                const Feature& images);
-Feature walk_network101(Pass& pass, const Genotype& genotype, const NetworkOptions& options,
-                        const Feature& images);
 
 }  // namespace bilevel::nas

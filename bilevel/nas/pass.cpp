@@ -14,7 +14,8 @@ constexpr double norm_momentum = 0.1;  // of running statistics, PyTorch's
 constexpr double norm_epsilon = 1e-5;
 
 int64_t pooled(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation = 1) {
-  return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+  const int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;  // division rounds towards 0: -1 / 2 + 1 would be a pixel
 }
 
 Feature resized(const Feature& x, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation = 1) {

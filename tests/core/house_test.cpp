@@ -117,7 +117,7 @@ TEST(House, dependencies_point_one_way) {
       {"hypergradients", {"core"}},
       {"algorithms", {"core", "hypergradients"}},
       {"problems", {"core", "data"}},
-      {"nas", {"core", "data", "problems"}},
+      {"nas", {"core", "data", "problems", "run"}},
       {"meta", {"core", "data", "problems"}},
   };
   std::map<std::string, std::set<std::string>> edges;

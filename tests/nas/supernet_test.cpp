@@ -22,7 +22,7 @@ struct Size {
   int64_t channels, cells, height, width;
 };
 
-class EverySpace : public ::testing::TestWithParam<Size> {
+class EverySupernet : public ::testing::TestWithParam<Size> {
  protected:
   Supernet supernet(bool merged) const {
     SupernetOptions options;
@@ -40,7 +40,7 @@ class EverySpace : public ::testing::TestWithParam<Size> {
   }
 };
 
-TEST_P(EverySpace, MergedCopiesAreTheSameMathematics) {
+TEST_P(EverySupernet, MergedCopiesAreTheSameMathematics) {
   const SupernetProblem merged = problem(true), plain = problem(false);
   ASSERT_EQ(merged.supernet().plan().parameters(), plain.supernet().plan().parameters());
   const Tensor w = plain.initial_inner(3), x = random_like(plain.initial_outer(3), 4);
@@ -56,7 +56,7 @@ TEST_P(EverySpace, MergedCopiesAreTheSameMathematics) {
   EXPECT_LT(relative_error(of_merged->gauss_newton(v), of_plain->gauss_newton(v)), 1e-10);
 }
 
-TEST_P(EverySpace, SecondDerivativesAreThoseOfTheLoss) {
+TEST_P(EverySupernet, SecondDerivativesAreThoseOfTheLoss) {
   const SupernetProblem p = problem(true);
   const Tensor w = p.initial_inner(3), x = random_like(p.initial_outer(3), 4);
   Oracle oracle(p);
@@ -72,7 +72,7 @@ TEST_P(EverySpace, SecondDerivativesAreThoseOfTheLoss) {
   EXPECT_LT(relative_error(at_point->cross(v), mixed), 1e-5);
 }
 
-TEST_P(EverySpace, EveryWeightAndEveryChoiceMatters) {
+TEST_P(EverySupernet, EveryWeightAndEveryChoiceMatters) {
   const SupernetProblem p = problem(true);
   const Tensor w = p.initial_inner(3), x = random_like(p.initial_outer(3), 4);
   Oracle oracle(p);
@@ -84,14 +84,14 @@ TEST_P(EverySpace, EveryWeightAndEveryChoiceMatters) {
   EXPECT_GT(oracle.outer_gradients(w, x, {}).x.abs().min().item<double>(), 1e-12);
 }
 
-TEST_P(EverySpace, OneSeedTheSameStart) {
+TEST_P(EverySupernet, OneSeedTheSameStart) {
   const SupernetProblem p = problem(true);
   EXPECT_TRUE(p.initial_inner(1).equal(p.initial_inner(1)));
   EXPECT_FALSE(p.initial_inner(1).equal(p.initial_inner(2)));
   EXPECT_FALSE(p.initial_outer(1).equal(p.initial_outer(2)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Spaces, EverySpace,
+INSTANTIATE_TEST_SUITE_P(Spaces, EverySupernet,
                          ::testing::Values(Size{"nasbench201", 2, 1, 8, 8}, Size{"nasbench201", 3, 2, 9, 7},
                                            Size{"nasbench1shot1-1", 2, 3, 8, 8},
                                            Size{"nasbench1shot1-2", 2, 3, 7, 9},

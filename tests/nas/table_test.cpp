@@ -5,7 +5,7 @@
 
 #include "bilevel/data/xz.h"
 #include "bilevel/nas/benchmark.h"
-#include "bilevel/nas/count101.h"
+#include "bilevel/nas/network_nasbench101.h"
 #include "tests/data/files.h"
 
 namespace bilevel::nas {
@@ -154,7 +154,7 @@ TEST(Table101Real, LoadsFastAndAnswers) {
       "maxpool3x3(0) conv3x3-bn-relu(0) conv3x3-bn-relu(2) conv3x3-bn-relu(2,3) maxpool3x3(0,1) output(0,4)");
   const BenchmarkEntry cell = benchmark.query(space, genotype);
   EXPECT_EQ(cell.genotype, genotype_text(genotype));
-  EXPECT_EQ(value(cell.values, "params"), cost101(graph101(space, genotype)).parameters);
+  EXPECT_EQ(value(cell.values, "params"), plan_network101(graph101(space, genotype)).parameters());
   EXPECT_THAT(
       message_of([&] { benchmark.query_hash(std::string(32, '0')); }),
       HasSubstr("expected a row with hash 00000000000000000000000000000000, found none; the table holds "

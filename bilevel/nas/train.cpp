@@ -1,0 +1,200 @@
+#include "bilevel/nas/train.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <chrono>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "bilevel/core/errors.h"
+
+namespace bilevel::nas {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing) {
+  return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Mean, /*ignore_index=*/-100, smoothing);
+}
+
+Tensor correct_count(const Tensor& logits, const Tensor& labels) {
+  return logits.detach().argmax(1).eq(labels).sum();
+}
+
+void require_fit(const DeviceImages& set, const NetworkOptions& network, const char* which) {
+  const auto& images = set.images;
+  if (images.size(0) < 1) throw std::invalid_argument(fmt::format("the {} set is empty", which));
+  if (images.size(1) != network.input_channels || images.size(2) != network.height ||
+      images.size(3) != network.width) {
+    throw std::invalid_argument(
+        fmt::format("the {} images are {} channels of {} x {}, but the network takes {} channels of {} x {}: "
+                    "build it for "
+                    "these images, or rescale them (--image-size)",
+                    which, images.size(1), images.size(2), images.size(3), network.input_channels,
+                    network.height, network.width));
+  }
+  const auto smallest = set.labels.min().item<int64_t>(), largest = set.labels.max().item<int64_t>();
+  if (smallest < 0 || largest >= network.classes) {
+    throw std::invalid_argument(
+        fmt::format("the {} labels go from {} to {}, but the network has the classes 0 to {}", which,
+                    smallest, largest, network.classes - 1));
+  }
+}
+
+std::unique_ptr<const InnerOptimizer> make_optimizer(const TrainOptions& o) {
+  InnerOptions inner;
+  inner.optimizer = o.momentum == 0 ? "gd" : o.nesterov ? "nesterov" : "heavy-ball";
+  inner.momentum = o.momentum;
+  inner.rate = o.rate;
+  inner.clip_norm = o.clip;
+  return make_inner_optimizer(inner);
+}
+
+BatchStream make_stream(const TrainOptions& options, int64_t images) {
+  options.validate(images);  // before the stream speaks of batches in its own words
+  return {options.seed, "train", images, {.size = options.batch, .drop_last = true}};
+}
+
+// The only derivative of this folder that is not an oracle's.
+Tensor gradient(const Tensor& loss, const Tensor& w) { return torch::autograd::grad({loss}, {w})[0]; }
+
+}  // namespace
+
+Training::Training(const Network& network, DeviceImages train, DeviceImages test, TrainOptions options)
+    : network_(network),
+      train_(std::move(train)),
+      test_(std::move(test)),
+      options_(std::move(options)),
+      stream_(make_stream(options_, train_.size())),
+      optimizer_(make_optimizer(options_)) {
+  require_fit(train_, network.options(), "training");
+  require_fit(test_, network.options(), "test");
+  if (options_.auxiliary > 0 && !network.options().auxiliary) {
+    throw std::invalid_argument(
+        fmt::format("--auxiliary {}: this network has no second head, which only the "
+                    "DARTS space has; leave it out",
+                    options_.auxiliary));
+  }
+}
+
+TrainState Training::start() const {
+  const at::TensorOptions tensors = train_.normalization.table.options();
+  TrainState state;
+  state.inner = optimizer_->start(network_.plan().initial_weights(options_.seed, tensors));
+  state.statistics = network_.plan().initial_statistics(tensors);
+  return state;
+}
+
+Training::StepValues Training::step(TrainState& state) const {
+  const Batch batch = stream_.at(state.inner.step);
+  const Tensor images = train_.batch(batch.index, options_.augment, batch.seed);
+  const Tensor labels = train_.batch_labels(batch.index);
+  PassOptions pass{.norm = Norm::remember, .statistics = state.statistics.clone()};
+  pass.drop_path = options_.drop_path_at(state.epoch());
+  pass.seed = batch.seed;
+
+  StepValues values;
+  Tensor slope;
+  {
+    const at::AutoGradMode differentiate(true);
+    const Tensor w = state.inner.w.detach().requires_grad_(true);
+    const NetworkOutput output = network_.forward(w, images, pass);
+    Tensor loss = cross_entropy(output.logits, labels, options_.label_smoothing);
+    if (options_.auxiliary > 0) {
+      loss = loss + options_.auxiliary * cross_entropy(output.auxiliary, labels, options_.label_smoothing);
+    }
+    slope = gradient(loss, w);
+    values = {loss.detach(), correct_count(output.logits, labels)};
+  }
+  const at::NoGradGuard no_gradient;
+  if (options_.weight_decay > 0) slope = at::add(slope, state.inner.w, options_.weight_decay);
+  const double rate = options_.rate_at(state.inner.step, steps_per_epoch());
+  state.inner = optimizer_->step(state.inner, slope, {.value = rate, .learned = {}});
+  state.statistics = pass.statistics;
+  return values;
+}
+
+// Adds the steps' values one by one: when they are read must not change a bit of the sum.
+void Training::read(TrainState& state, std::vector<StepValues>& pending) const {
+  const int64_t first = state.inner.step - static_cast<int64_t>(pending.size());
+  std::vector<Tensor> losses, counts;
+  for (const StepValues& values : pending) {
+    losses.push_back(values.loss);
+    counts.push_back(values.correct);
+  }
+  pending.clear();
+  if (losses.empty()) return;
+  const Tensor loss = at::stack(losses).to(at::kCPU, at::kDouble);
+  state.correct += at::stack(counts).sum().item<int64_t>();
+  for (int64_t i = 0; i < loss.numel(); ++i) {
+    const double value = loss.data_ptr<double>()[i];
+    state.loss_sum += value;
+    if (std::isfinite(value)) continue;
+    throw NotFiniteError(fmt::format(
+        "the training loss is {} in epoch {}, step {} of {}, at rate {:g}: lower --rate, warm up with "
+        "--warmup, or clip the gradient with --clip 5",
+        value, state.epoch() + 1, (first + i) % steps_per_epoch() + 1, steps_per_epoch(),
+        options_.rate_at(first + i, steps_per_epoch())));
+  }
+}
+
+double Training::test_accuracy(const Tensor& w, const Tensor& statistics) const {
+  const at::NoGradGuard no_gradient;
+  const PassOptions pass{.norm = Norm::remembered, .statistics = statistics};
+  Tensor correct = at::zeros({}, test_.labels.options());
+  for (int64_t begin = 0; begin < test_.size(); begin += options_.test_batch) {
+    const Tensor index = at::arange(begin, std::min(begin + options_.test_batch, test_.size()), at::kLong);
+    const Tensor logits = network_.forward(w, test_.plain(index), pass).logits;
+    correct = correct + correct_count(logits, test_.batch_labels(index));
+  }
+  return 100 * static_cast<double>(correct.item<int64_t>()) / static_cast<double>(test_.size());
+}
+
+bool Training::run(TrainState& state, const TrainHooks& hooks) const {
+  const int64_t steps = steps_per_epoch();
+  auto shown = Clock::now();
+  while (state.epoch() < options_.epochs) {
+    const auto begin = Clock::now();
+    const double before = state.seconds;
+    std::vector<StepValues> pending;
+    while (state.inner.step < (state.epoch() + 1) * steps) {
+      pending.push_back(step(state));
+      const bool ends = state.inner.step == (state.epoch() + 1) * steps;
+      const bool stops = hooks.stop && hooks.stop();
+      if (ends || stops || seconds_since(shown) >= 1) {
+        read(state, pending);
+        shown = Clock::now();
+        const int64_t done = state.inner.step - state.epoch() * steps;
+        if (hooks.progress) {
+          hooks.progress(
+              {state.epoch() + 1, options_.epochs, done, steps, state.loss_sum / static_cast<double>(done)});
+        }
+      }
+      state.seconds = before + seconds_since(begin);
+      if (stops) return false;
+    }
+    TrainEpoch record;
+    record.epoch = state.epoch() + 1;
+    record.train_loss = state.loss_sum / static_cast<double>(steps);
+    record.train_accuracy =
+        100 * static_cast<double>(state.correct) / static_cast<double>(steps * options_.batch);
+    record.test_accuracy = test_accuracy(state.inner.w, state.statistics);
+    record.rate = options_.rate_at(state.inner.step - 1, steps);
+    record.seconds = before + seconds_since(begin);
+    state.history.push_back(record);
+    state.loss_sum = state.seconds = 0;
+    state.correct = 0;
+    if (hooks.epoch_ended) hooks.epoch_ended(state);
+  }
+  return true;
+}
+
+}  // namespace bilevel::nas

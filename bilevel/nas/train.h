@@ -1,0 +1,84 @@
+#pragma once
+// Training of one derived network from scratch: what is left to do with a genotype once a search has found
+// it. No bilevel problem: one gradient a step, by automatic differentiation.
+//
+// All that is random is drawn from the seed and the step's number, and a state holds everything else, so that
+// a run that was stopped goes on to the same bits.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "bilevel/core/batch.h"
+#include "bilevel/core/inner.h"
+#include "bilevel/data/augment.h"
+#include "bilevel/nas/network.h"
+#include "bilevel/nas/train_options.h"
+
+namespace bilevel::nas {
+
+struct TrainEpoch {
+  int64_t epoch = 0;          // from 1
+  double train_loss = 0;      // mean over the epoch's batches, as trained: augmented, smoothed, both heads
+  double train_accuracy = 0;  // of the same, in percent
+  double test_accuracy = 0;   // after the epoch, in percent
+  double rate = 0;            // of the epoch's last step
+  double seconds = 0;         // with its test
+};
+
+struct TrainState {
+  InnerState inner;     // weights, momentum, steps taken
+  Tensor statistics;    // running mean and variance of every norm
+  double loss_sum = 0;  // of the steps of the epoch under way
+  int64_t correct = 0;  // images
+  double seconds = 0;   // of the epoch under way
+  std::vector<TrainEpoch> history;
+
+  int64_t epoch() const { return static_cast<int64_t>(history.size()); }  // finished ones
+};
+
+struct TrainProgress {
+  int64_t epoch = 0, epochs = 0;  // from 1
+  int64_t step = 0, steps = 0;    // of the epoch
+  double loss = 0;                // mean of the epoch so far
+};
+
+struct TrainHooks {
+  std::function<bool()> stop = {};                          // asked after every step
+  std::function<void(const TrainProgress&)> progress = {};  // about once a second
+  std::function<void(const TrainState&)> epoch_ended = {};  // to show or to save it
+};
+
+class Training {
+ public:
+  // Throws std::invalid_argument where the images do not fit the network, or the options neither. The network
+  // must outlive this object; the sets lie where the training is to run, in its dtype.
+  Training(const Network& network, DeviceImages train, DeviceImages test, TrainOptions options);
+
+  TrainState start() const;
+  // From any state to the end, or to where `stop` says true; whether it is the end. Throws NotFiniteError
+  // naming epoch and step.
+  bool run(TrainState& state, const TrainHooks& hooks = {}) const;
+  double test_accuracy(const Tensor& w, const Tensor& statistics) const;  // in percent
+
+  const Network& network() const { return network_; }
+  const TrainOptions& options() const { return options_; }
+  int64_t steps_per_epoch() const { return stream_.batches_per_epoch(); }
+
+ private:
+  // Of one step, on the device: reading them there and then would stop the queue.
+  struct StepValues {
+    Tensor loss, correct;
+  };
+  StepValues step(TrainState& state) const;
+  void read(TrainState& state, std::vector<StepValues>& pending) const;
+
+  const Network& network_;
+  DeviceImages train_, test_;
+  TrainOptions options_;
+  BatchStream stream_;
+  std::unique_ptr<const InnerOptimizer> optimizer_;
+};
+
+}  // namespace bilevel::nas

@@ -1,0 +1,113 @@
+#include "bilevel/nas/train_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "bilevel/core/schedule.h"
+
+namespace bilevel::nas {
+namespace {
+
+constexpr int64_t gentle_epochs = 5;
+
+template <typename T>
+void require(bool holds, const char* option, const T& value, const char* bound) {
+  if (!holds) throw std::invalid_argument(fmt::format("--{} {}: must be {}", option, value, bound));
+}
+
+// Both in whole epochs, as published: (E - 5 - e) / (E - 5), then (E - e) / (5 (E - 5)).
+double gentle_factor(int64_t epoch, int64_t epochs) {
+  const auto steep = static_cast<double>(epochs - gentle_epochs);
+  const auto left = static_cast<double>(epochs - epoch);
+  if (epochs - epoch > gentle_epochs) return (left - gentle_epochs) / steep;
+  return left / (steep * gentle_epochs);
+}
+
+}  // namespace
+
+const std::vector<std::string>& train_schedule_names() {
+  static const std::vector<std::string> names = {"cosine", "linear", "linear-gentle", "constant"};
+  return names;
+}
+
+void TrainOptions::validate(int64_t images) const {
+  require(epochs >= 1, "epochs", epochs, "at least 1");
+  require(batch >= 2, "batch", batch, "at least 2, because a norm needs two images");
+  if (images < batch) {
+    throw std::invalid_argument(fmt::format(
+        "--batch {}: there are only {} training images; give more images or a smaller batch", batch, images));
+  }
+  require(rate > 0 && std::isfinite(rate), "rate", rate, "positive and finite");
+  const std::vector<std::string>& names = train_schedule_names();
+  if (std::find(names.begin(), names.end(), schedule) == names.end()) {
+    throw std::invalid_argument(
+        fmt::format("--schedule {}: choose from {}", schedule, fmt::join(names, ", ")));
+  }
+  if (schedule == "linear-gentle" && epochs <= gentle_epochs) {
+    throw std::invalid_argument(
+        fmt::format("--schedule linear-gentle: its last {} epochs are the gentle ones, so that --epochs {} "
+                    "must be above that",
+                    gentle_epochs, epochs));
+  }
+  require(warmup_epochs >= 0 && warmup_epochs < static_cast<double>(epochs), "warmup", warmup_epochs,
+          "at least 0 and below the number of epochs");
+  require(momentum >= 0 && momentum < 1, "momentum", momentum, "in [0, 1)");
+  if (nesterov && momentum == 0) throw std::invalid_argument("--nesterov: needs a momentum above 0");
+  require(weight_decay >= 0 && std::isfinite(weight_decay), "weight-decay", weight_decay,
+          "at least 0 and finite");
+  require(clip >= 0 && std::isfinite(clip), "clip", clip, "at least 0 (no clipping) and finite");
+  require(drop_path >= 0 && drop_path < 1, "drop-path", drop_path, "in [0, 1)");
+  require(auxiliary >= 0 && std::isfinite(auxiliary), "auxiliary", auxiliary, "at least 0 and finite");
+  require(label_smoothing >= 0 && label_smoothing < 1, "label-smoothing", label_smoothing, "in [0, 1)");
+  require(test_batch >= 1, "test-batch", test_batch, "at least 1");
+  augment.validate();
+}
+
+double TrainOptions::rate_at(int64_t step, int64_t steps_per_epoch) const {
+  double factor = 1;
+  if (schedule == "linear-gentle") {
+    factor = gentle_factor(step / steps_per_epoch, epochs);
+  } else {
+    const Schedule falling{.kind = parse_schedule_kind(schedule), .total_steps = epochs * steps_per_epoch};
+    factor = falling.factor(step);
+  }
+  const double warmup = warmup_epochs * static_cast<double>(steps_per_epoch);
+  return rate * factor * (warmup > 0 ? std::min(1.0, static_cast<double>(step + 1) / warmup) : 1);
+}
+
+double TrainOptions::drop_path_at(int64_t epoch) const {
+  return drop_path * static_cast<double>(epoch) / static_cast<double>(epochs);
+}
+
+TrainOptions default_train_options(SpaceKind kind, bool imagenet) {
+  TrainOptions o;
+  switch (kind) {
+    case SpaceKind::nasbench201:
+      o.nesterov = true;
+      return o;
+    case SpaceKind::nasbench1shot1:
+      o.epochs = 108;
+      o.rate = 0.2;
+      o.weight_decay = 1e-4;
+      return o;
+    case SpaceKind::darts:
+      break;
+  }
+  o.epochs = imagenet ? 250 : 600;
+  o.batch = imagenet ? 128 : 96;
+  o.rate = imagenet ? 0.1 : 0.025;
+  o.schedule = imagenet ? "linear-gentle" : "cosine";
+  o.weight_decay = imagenet ? 3e-5 : 3e-4;
+  o.clip = 5;
+  o.drop_path = imagenet ? 0 : 0.2;
+  o.auxiliary = 0.4;
+  o.label_smoothing = imagenet ? 0.1 : 0;
+  o.augment.cutout = imagenet ? 0 : 16;
+  return o;
+}
+
+}  // namespace bilevel::nas
