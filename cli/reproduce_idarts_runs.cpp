@@ -12,7 +12,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "bilevel/data/image_data.h"
 #include "bilevel/data/image_sets.h"
 #include "bilevel/data/search_split.h"
 #include "bilevel/data/write_file.h"
@@ -28,15 +27,20 @@ constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 // ---- what quick has instead of the published sizes ----
 
 constexpr int64_t quick_images = 512;  // of each half
-constexpr int64_t quick_size = 16;     // height and width that pictures are brought to
 constexpr int64_t quick_channels = 4;
 constexpr int64_t quick_batch = 32;
 constexpr int64_t quick_epochs = 3;
-constexpr int64_t quick_alpha_steps = 8;  // of an epoch
 constexpr int64_t quick_seeds = 2, full_seeds = 3;
 
-// The fewest cells that still halve the image twice.
-int64_t quick_cells(nas::SpaceKind kind) { return kind == nas::SpaceKind::nasbench201 ? 1 : 3; }
+// A step in the cells of 1Shot1 and DARTS costs many times one in NAS-Bench-201's.
+struct QuickSizes {
+  int64_t cells;        // the fewest that still halve the image twice
+  int64_t side;         // that pictures are brought to
+  int64_t alpha_steps;  // of an epoch
+};
+QuickSizes quick_sizes(nas::SpaceKind kind) {
+  return kind == nas::SpaceKind::nasbench201 ? QuickSizes{1, 16, 8} : QuickSizes{3, 8, 5};
+}
 
 // ---- images ----
 
@@ -53,8 +57,8 @@ bool has_set(const std::string& name, const ReproduceOptions& options) {
   }
 }
 
-nas::SearchImages made_up_images(const ReproduceOptions& options) {
-  nas::SyntheticImages made{.samples = quick_images, .height = quick_size, .width = quick_size};
+nas::SearchImages made_up_images(int64_t side, const ReproduceOptions& options) {
+  nas::SyntheticImages made{.samples = quick_images, .height = side, .width = side};
   nas::SearchImages images;
   images.channels = made.channels;
   images.height = made.height;
@@ -70,19 +74,26 @@ nas::SearchImages made_up_images(const ReproduceOptions& options) {
 struct NamedImages {
   nas::SearchImages images;
   std::string description;
+  std::optional<ImageData> data;
 };
 
-NamedImages load_images(const ReproduceOptions& options) {
+NamedImages load_images(const nas::SearchSpace& space, const ReproduceOptions& options) {
+  const int64_t side = quick_sizes(space.kind).side;
   std::string set = "cifar10";
   if (!options.full() && !has_set(set, options))
     set = has_set("fashion-mnist", options) ? "fashion-mnist" : "";
   if (set.empty()) {
-    return {made_up_images(options), fmt::format("{} + {} made-up images of {} x {}", quick_images,
-                                                 quick_images, quick_size, quick_size)};
+    return {made_up_images(side, options),
+            fmt::format("{} + {} made-up images of {} x {}", quick_images, quick_images, side, side),
+            {}};
   }
   ImageDataOptions from{.data = set, .folder = image_folder(options)};
-  if (!options.full()) from.image_size = quick_size;
-  const ImageData data = load_image_data(from);
+  AugmentOptions augment;
+  if (!options.full()) {
+    from.image_size = side;
+    augment.crop_padding = side / 8;  // 4 at 32 pixels
+  }
+  ImageData data = load_image_data(from);
   SearchSplitOptions halves{.seed = options.seed};
   if (options.full()) {
     halves.file = shared_file(options.data_dir, "cifar-split.txt");
@@ -90,11 +101,12 @@ NamedImages load_images(const ReproduceOptions& options) {
     halves.train_size = quick_images;
   }
   const SearchSplit split = make_search_split(data.train_labels, data.classes, halves);
-  NamedImages named{nas::search_images(data, split, {}, options.tensors), ""};
+  NamedImages named{nas::search_images(data, split, augment, options.tensors), "", {}};
   named.description = fmt::format(
       "{} + {} images of {} at {} x {}, {}", split.train.numel(), split.valid.numel(), set,
       named.images.height, named.images.width,
       halves.file.empty() ? fmt::format("halves drawn by seed {}", options.seed) : "NAS-Bench-201's halves");
+  named.data = std::move(data);
   return named;
 }
 
@@ -158,12 +170,13 @@ SearchGround search_ground(const std::string& space, const ReproduceOptions& opt
   SearchGround ground;
   ground.space = nas::make_space(space);
   options.progress("reading images and tables");
-  const NamedImages named = load_images(options);
+  NamedImages named = load_images(ground.space, options);
   ground.images = named.description;
+  ground.data = std::move(named.data);
   nas::SupernetOptions supernet;  // the published sizes
   if (!options.full()) {
     supernet.channels = quick_channels;
-    supernet.cells = quick_cells(ground.space.kind);
+    supernet.cells = quick_sizes(ground.space.kind).cells;
   }
   ground.problem = std::make_unique<nas::SupernetProblem>(
       nas::make_supernet_problem(ground.space, supernet, named.images, options.tensors));
@@ -181,7 +194,7 @@ SearchSetting search_setting(const std::string& label, const SearchGround& groun
   } else {
     o.epochs = quick_epochs;
     o.batch = quick_batch;
-    o.alpha_steps = quick_alpha_steps;
+    o.alpha_steps = quick_sizes(ground.space.kind).alpha_steps;
     o.eigenvalue_products = 0;
     o.score_images = 256;
     o.samples = 20;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/data/image_data.h"
 #include "bilevel/nas/benchmark.h"
 #include "bilevel/nas/search.h"
 #include "bilevel/nas/supernet_problem.h"
@@ -19,6 +20,7 @@ namespace bilevel::cli {
 struct SearchGround {
   nas::SearchSpace space;
   std::unique_ptr<nas::SupernetProblem> problem;
+  std::optional<ImageData> data;  // what the images are from; nothing where they are made up
   std::optional<nas::Benchmark> benchmark;
   std::string images;        // which, and how many
   std::string no_benchmark;  // why there is no table; empty where there is one, or where none exists
