@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
 #include "bilevel/data/write_file.h"
 #include "cli/commands.h"
@@ -20,6 +21,7 @@ struct Item {
   std::string name;
   std::string summary;
   Json (*run)(const ReproduceOptions&);
+  bool searches = false;  // takes --benchmark, --epochs and --seeds
 };
 
 const std::vector<Item>& items() {
@@ -39,6 +41,20 @@ const std::vector<Item>& items() {
        reproduce_stocbio_cleaning},
       {"stocbio:newsgroups", "stocBiO figures 2-3: per-feature regularisers on 20 Newsgroups",
        reproduce_newsgroups},
+      {"idarts:table1", "iDARTS table 1: iDARTS, DARTS, GDAS, RandomNAS on NAS-Bench-201 (needs its table)",
+       reproduce_idarts_table1, true},
+      {"idarts:table2", "iDARTS table 2: the DARTS space, cells found and their counts",
+       reproduce_idarts_table2, true},
+      {"idarts:table3", "iDARTS table 3: T and K on NAS-Bench-201 (needs its table)", reproduce_idarts_table3,
+       true},
+      {"idarts:table4", "iDARTS table 4: products and bytes of every hypergradient on a supernet",
+       reproduce_idarts_table4},
+      {"idarts:figure1", "iDARTS figure 1: T on NAS-Bench-1Shot1 (needs its table)", reproduce_idarts_figure1,
+       true},
+      {"idarts:figure2", "iDARTS figure 2: T and the rates on NAS-Bench-201 (needs its table)",
+       reproduce_idarts_figure2, true},
+      {"idarts:figure4", "iDARTS figure 4: K on NAS-Bench-1Shot1 (needs its table)", reproduce_idarts_figure4,
+       true},
   };
   return list;
 }
@@ -104,9 +120,23 @@ int list_items(bool json) {
   return success;
 }
 
+void check_options(const Item& item, const ReproduceOptions& o) {
+  if (!item.searches && (!o.benchmark.empty() || o.epochs != 0 || o.seeds != 0)) {
+    throw std::invalid_argument(fmt::format(
+        "--benchmark, --epochs and --seeds are of the items that search; {} does not", item.name));
+  }
+  for (const auto& [option, value] : {std::pair{"--epochs", o.epochs}, std::pair{"--seeds", o.seeds}}) {
+    if (value < 0) {
+      throw std::invalid_argument(
+          fmt::format("{} {}: must be at least 1, or 0 for the scale's own", option, value));
+    }
+  }
+}
+
 int run(const std::string& name, ReproduceOptions& o) {
   if (name.empty()) return list_items(o.common.json);
   const Item& item = find_item(name);
+  check_options(item, o);
   o.tensors = apply_common_options(o.common);
   if (!o.out.empty()) make_folder(o.out, "--out");
   Json result = {{"item", item.name}, {"scale", o.scale}, {"seed", o.seed}};
@@ -151,9 +181,19 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"quick", "full"}))
       ->capture_default_str();
   command->add_option("--data-dir", options->data_dir,
-                      "folder of the image sets (`bilevel data get`), or 20 Newsgroups as folder or tar");
+                      "folder of the image sets (`bilevel data get`) and of tables of trained cells, or 20 "
+                      "Newsgroups as folder or tar");
+  command->add_option(
+      "--benchmark", options->benchmark,
+      "idarts: the table of trained cells (`bilevel query`), where --data-dir does not hold it");
+  command->add_option("--epochs", options->epochs, "idarts: of every search; 0 = as the scale has them")
+      ->capture_default_str();
+  command
+      ->add_option("--seeds", options->seeds, "idarts: searches of every setting; 0 = as the scale has them")
+      ->capture_default_str();
   command->add_option("--seed", options->seed, "of splits, noise, starts and batches")->capture_default_str();
-  command->add_option("--out", options->out, "folder for the result as ITEM.json");
+  command->add_option("--out", options->out,
+                      "folder for the result as ITEM.json; idarts: curves as ITEM.csv");
   options->common.dtype = "float";  // of the items on data; the small ones are in double in any case
   add_common_options(*command, options->common);
   command->callback([item, options, &exit_code] { exit_code = run(*item, *options); });

@@ -18,6 +18,9 @@ namespace bilevel::cli {
 struct ReproduceOptions {
   std::string scale = "quick";  // quick: within 3 minutes on two cores; full: the paper's lengths
   std::string data_dir;         // where data are; what that means is the item's affair
+  std::string benchmark;        // the table of trained cells, for the items that search; empty = looked for
+  int64_t epochs = 0;           // of every search; 0 = as the scale has them
+  int64_t seeds = 0;            // searches of every setting; 0 = as the scale has them
   uint64_t seed = 0;
   CommonOptions common;
   at::TensorOptions tensors;  // of --dtype and --device, for the items on data
@@ -36,6 +39,13 @@ Json reproduce_fsla_cleaning(const ReproduceOptions& options);
 Json reproduce_fsla_ablation(const ReproduceOptions& options);
 Json reproduce_stocbio_cleaning(const ReproduceOptions& options);
 Json reproduce_newsgroups(const ReproduceOptions& options);
+Json reproduce_idarts_table1(const ReproduceOptions& options);
+Json reproduce_idarts_table2(const ReproduceOptions& options);
+Json reproduce_idarts_table3(const ReproduceOptions& options);
+Json reproduce_idarts_table4(const ReproduceOptions& options);
+Json reproduce_idarts_figure1(const ReproduceOptions& options);
+Json reproduce_idarts_figure2(const ReproduceOptions& options);
+Json reproduce_idarts_figure4(const ReproduceOptions& options);
 
 Json claim(const std::string& text, bool holds, const std::string& why);
 Json table(const std::string& title, Json rows);

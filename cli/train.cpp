@@ -241,7 +241,7 @@ Job prepare(const TrainSettings& s, const at::TensorOptions& tensors) {
 
 double seconds_of(const nas::TrainState& state) {
   double seconds = state.seconds;
-  for (const nas::EpochRecord& record : state.history) seconds += record.seconds;
+  for (const nas::TrainEpoch& record : state.history) seconds += record.seconds;
   return seconds;
 }
 
@@ -258,7 +258,7 @@ Json summary_json(const TrainSettings& s, const Job& job, const nas::TrainState&
       {"test_accuracy", state.history.empty() ? Json(nullptr) : Json(state.history.back().test_accuracy)},
       {"seconds", seconds_of(state)},
       {"history", Json::array()}};
-  for (const nas::EpochRecord& record : state.history) out["history"].push_back(nas::epoch_json(record));
+  for (const nas::TrainEpoch& record : state.history) out["history"].push_back(nas::epoch_json(record));
   return out;
 }
 
@@ -272,7 +272,7 @@ void save(const std::string& folder, const TrainSettings& s, const Job& job, con
   write_file(folder + "/genotype.txt", s.genotype + "\n");
   write_file(folder + "/genotype.json", nas::genotype_json(job.network->genotype()) + "\n");
   write_file(folder + "/history.jsonl", [&](std::ostream& stream) {
-    for (const nas::EpochRecord& record : state.history) stream << nas::epoch_json(record).dump() << '\n';
+    for (const nas::TrainEpoch& record : state.history) stream << nas::epoch_json(record).dump() << '\n';
   });
   write_file(folder + "/summary.json", summary_json(s, job, state, finished).dump(2) + "\n");
 }
@@ -285,7 +285,7 @@ void require_same_images(const Checkpoint& checkpoint, const ImageData& data, co
                   folder));
 }
 
-std::string epoch_line(const nas::EpochRecord& r, int64_t epochs) {
+std::string epoch_line(const nas::TrainEpoch& r, int64_t epochs) {
   return fmt::format("epoch {}/{}: loss {:.4f}, train {:.2f} %, test {:.2f} %, {:.1f} s", r.epoch, epochs,
                      r.train_loss, r.train_accuracy, r.test_accuracy, r.seconds);
 }
@@ -296,7 +296,7 @@ void print_text(const TrainSettings& s, const Job& job, const nas::TrainState& s
              job.data.test_labels.numel(), s.data.data);
   fmt::print("{:>6}{:>11}{:>12}{:>10}{:>10}{:>10}\n", "epoch", "rate", "loss", "train %", "test %",
              "seconds");
-  for (const nas::EpochRecord& r : state.history) {
+  for (const nas::TrainEpoch& r : state.history) {
     fmt::print("{:>6}{:>11.5f}{:>12.4f}{:>10.2f}{:>10.2f}{:>10.1f}\n", r.epoch, r.rate, r.train_loss,
                r.train_accuracy, r.test_accuracy, r.seconds);
   }

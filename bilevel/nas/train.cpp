@@ -181,7 +181,7 @@ bool Training::run(TrainState& state, const TrainHooks& hooks) const {
       state.seconds = before + seconds_since(begin);
       if (stops) return false;
     }
-    EpochRecord record;
+    TrainEpoch record;
     record.epoch = state.epoch() + 1;
     record.train_loss = state.loss_sum / static_cast<double>(steps);
     record.train_accuracy =

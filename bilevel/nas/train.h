@@ -18,7 +18,7 @@
 
 namespace bilevel::nas {
 
-struct EpochRecord {
+struct TrainEpoch {
   int64_t epoch = 0;          // from 1
   double train_loss = 0;      // mean over the epoch's batches, as trained: augmented, smoothed, both heads
   double train_accuracy = 0;  // of the same, in percent
@@ -33,7 +33,7 @@ struct TrainState {
   double loss_sum = 0;  // of the steps of the epoch under way
   int64_t correct = 0;  // images
   double seconds = 0;   // of the epoch under way
-  std::vector<EpochRecord> history;
+  std::vector<TrainEpoch> history;
 
   int64_t epoch() const { return static_cast<int64_t>(history.size()); }  // finished ones
 };

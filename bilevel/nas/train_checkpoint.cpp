@@ -11,8 +11,8 @@ namespace {
 
 std::string buffer_name(size_t i) { return fmt::format("training/momentum.{}", i); }
 
-EpochRecord epoch_from(const nlohmann::json& json) {
-  EpochRecord record;
+TrainEpoch epoch_from(const nlohmann::json& json) {
+  TrainEpoch record;
   json.at("epoch").get_to(record.epoch);
   json.at("train_loss").get_to(record.train_loss);
   json.at("train_accuracy").get_to(record.train_accuracy);
@@ -39,7 +39,7 @@ Tensor take(const Checkpoint& checkpoint, const std::string& name, const Tensor&
 
 }  // namespace
 
-nlohmann::ordered_json epoch_json(const EpochRecord& r) {
+nlohmann::ordered_json epoch_json(const TrainEpoch& r) {
   return {{"epoch", r.epoch},
           {"train_loss", r.train_loss},
           {"train_accuracy", r.train_accuracy},
@@ -55,7 +55,7 @@ void put_training(Checkpoint& checkpoint, const TrainState& state) {
     checkpoint.tensors[buffer_name(i)] = state.inner.buffers[i];
   }
   nlohmann::json history = nlohmann::json::array();
-  for (const EpochRecord& record : state.history) history.push_back(nlohmann::json(epoch_json(record)));
+  for (const TrainEpoch& record : state.history) history.push_back(nlohmann::json(epoch_json(record)));
   checkpoint.metadata["training"] = {{"step", state.inner.step},
                                      {"loss_sum", state.loss_sum},
                                      {"correct", state.correct},

@@ -12,6 +12,6 @@ void put_training(Checkpoint& checkpoint, const TrainState& state);
 // size: a checkpoint of another network, or another schedule.
 TrainState take_training(const Checkpoint& checkpoint, const Training& training);
 
-nlohmann::ordered_json epoch_json(const EpochRecord& record);
+nlohmann::ordered_json epoch_json(const TrainEpoch& record);
 
 }  // namespace bilevel::nas

@@ -1,0 +1,377 @@
+#include "cli/reproduce_idarts_runs.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+#include <ostream>
+#include <stdexcept>
+#include <utility>
+
+#include "bilevel/data/image_sets.h"
+#include "bilevel/data/search_split.h"
+#include "bilevel/data/write_file.h"
+#include "bilevel/nas/search_images.h"
+#include "bilevel/nas/synthetic_images.h"
+#include "cli/benchmark_path.h"
+
+namespace bilevel::cli {
+namespace {
+
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+
+// ---- what quick has instead of the published sizes ----
+
+constexpr int64_t quick_images = 512;  // of each half
+constexpr int64_t quick_channels = 4;
+constexpr int64_t quick_batch = 32;
+constexpr int64_t quick_epochs = 3;
+constexpr int64_t quick_seeds = 2, full_seeds = 3;
+
+// A step in the cells of 1Shot1 and DARTS costs many times one in NAS-Bench-201's.
+struct QuickSizes {
+  int64_t cells;        // the fewest that still halve the image twice
+  int64_t side;         // that pictures are brought to
+  int64_t alpha_steps;  // of an epoch
+};
+QuickSizes quick_sizes(nas::SpaceKind kind) {
+  return kind == nas::SpaceKind::nasbench201 ? QuickSizes{1, 16, 8} : QuickSizes{3, 8, 5};
+}
+
+// ---- images ----
+
+std::string image_folder(const ReproduceOptions& options) {
+  return options.data_dir.empty() ? ImageDataOptions{}.folder : options.data_dir;
+}
+
+bool has_set(const std::string& name, const ReproduceOptions& options) {
+  try {
+    (void)find_image_set(name, image_folder(options));
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
+nas::SearchImages made_up_images(int64_t side, const ReproduceOptions& options) {
+  nas::SyntheticImages made{.samples = quick_images, .height = side, .width = side};
+  nas::SearchImages images;
+  images.channels = made.channels;
+  images.height = made.height;
+  images.width = made.width;
+  images.classes = made.classes;
+  made.seed = 2 * options.seed;
+  images.train = nas::image_source(nas::draw_images(made, options.tensors));
+  made.seed = 2 * options.seed + 1;
+  images.valid = nas::image_source(nas::draw_images(made, options.tensors));
+  return images;
+}
+
+struct NamedImages {
+  nas::SearchImages images;
+  std::string description;
+  std::optional<ImageData> data;
+};
+
+NamedImages load_images(const nas::SearchSpace& space, const ReproduceOptions& options) {
+  const int64_t side = quick_sizes(space.kind).side;
+  std::string set = "cifar10";
+  if (!options.full() && !has_set(set, options))
+    set = has_set("fashion-mnist", options) ? "fashion-mnist" : "";
+  if (set.empty()) {
+    return {made_up_images(side, options),
+            fmt::format("{} + {} made-up images of {} x {}", quick_images, quick_images, side, side),
+            {}};
+  }
+  ImageDataOptions from{.data = set, .folder = image_folder(options)};
+  AugmentOptions augment;
+  if (!options.full()) {
+    from.image_size = side;
+    augment.crop_padding = side / 8;  // 4 at 32 pixels
+  }
+  ImageData data = load_image_data(from);
+  SearchSplitOptions halves{.seed = options.seed};
+  if (options.full()) {
+    halves.file = shared_file(options.data_dir, "cifar-split.txt");
+  } else {
+    halves.train_size = quick_images;
+  }
+  const SearchSplit split = make_search_split(data.train_labels, data.classes, halves);
+  NamedImages named{nas::search_images(data, split, augment, options.tensors), "", {}};
+  named.description = fmt::format(
+      "{} + {} images of {} at {} x {}, {}", split.train.numel(), split.valid.numel(), set,
+      named.images.height, named.images.width,
+      halves.file.empty() ? fmt::format("halves drawn by seed {}", options.seed) : "NAS-Bench-201's halves");
+  named.data = std::move(data);
+  return named;
+}
+
+// ---- tables ----
+
+std::string table_name(nas::SpaceKind kind) {
+  switch (kind) {
+    case nas::SpaceKind::nasbench201:
+      return "nasbench201.csv";
+    case nas::SpaceKind::nasbench1shot1:
+      return "nasbench1shot1_space3_test.csv.xz";
+    case nas::SpaceKind::darts:
+      break;
+  }
+  return {};  // too many cells to train them all
+}
+
+void find_table(SearchGround& ground, const ReproduceOptions& options) {
+  const std::string name = table_name(ground.space.kind);
+  if (name.empty()) return;
+  const std::string path =
+      options.benchmark.empty() ? shared_file(options.data_dir, name) : options.benchmark;
+  if (!path.empty()) {
+    ground.benchmark = nas::Benchmark::load(path);
+    return;
+  }
+  ground.no_benchmark = fmt::format(
+      "There is no table of trained cells: give --benchmark the file, or --data-dir the folder of {}; "
+      "without it the searches run, but what their cells reach is not known and no claim is judged.",
+      name);
+}
+
+double value_of(const nas::BenchmarkValues& values, const std::string& column) {
+  for (const auto& [name, value] : values) {
+    if (name == column) return value;
+  }
+  return nothing;
+}
+
+// The way of a search, where its alpha went one.
+const std::vector<nas::EpochRecord>& way_of(const SearchRuns& runs, size_t seed) {
+  static const std::vector<nas::EpochRecord> none;
+  return nas::find_search_method(runs.setting.options.method).moves_alpha ? runs.runs[seed].history : none;
+}
+
+template <typename Values>
+Statistic statistic_at(const std::vector<nas::SearchSummary>& runs, const std::string& column, int64_t epoch,
+                       Values values) {
+  std::vector<double> found;
+  for (const nas::SearchSummary& run : runs) {
+    if (epoch >= 1 && epoch <= static_cast<int64_t>(run.history.size())) {
+      found.push_back(value_of(values(run.history[static_cast<size_t>(epoch) - 1]), column));
+    }
+  }
+  return statistic(found);
+}
+
+}  // namespace
+
+SearchGround search_ground(const std::string& space, const ReproduceOptions& options) {
+  SearchGround ground;
+  ground.space = nas::make_space(space);
+  options.progress("reading images and tables");
+  NamedImages named = load_images(ground.space, options);
+  ground.images = named.description;
+  ground.data = std::move(named.data);
+  nas::SupernetOptions supernet;  // the published sizes
+  if (!options.full()) {
+    supernet.channels = quick_channels;
+    supernet.cells = quick_sizes(ground.space.kind).cells;
+  }
+  ground.problem = std::make_unique<nas::SupernetProblem>(
+      nas::make_supernet_problem(ground.space, supernet, named.images, options.tensors));
+  find_table(ground, options);
+  ground.seeds = options.seeds > 0 ? options.seeds : options.full() ? full_seeds : quick_seeds;
+  return ground;
+}
+
+SearchSetting search_setting(const std::string& label, const SearchGround& ground, const std::string& method,
+                             const ReproduceOptions& options) {
+  SearchSetting setting{label, nas::default_search_options(ground.space, method)};
+  nas::SearchOptions& o = setting.options;
+  if (options.full()) {
+    o.alpha_steps = std::max<int64_t>(1, ground.problem->inner_samples() / o.batch);
+  } else {
+    o.epochs = quick_epochs;
+    o.batch = quick_batch;
+    o.alpha_steps = quick_sizes(ground.space.kind).alpha_steps;
+    o.eigenvalue_products = 0;
+    o.score_images = 256;
+    o.samples = 20;
+  }
+  if (options.epochs > 0) o.epochs = options.epochs;
+  return setting;
+}
+
+SearchSetting idarts_setting(const SearchGround& ground, int64_t T, int64_t K,
+                             const ReproduceOptions& options) {
+  SearchSetting setting = search_setting(fmt::format("iDARTS T={} K={}", T, K), ground, "idarts", options);
+  setting.options.inner.steps = T;
+  setting.options.hypergradient.terms = K;
+  return setting;
+}
+
+Statistic statistic(const std::vector<double>& values) {
+  std::vector<double> known;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(known),
+               [](double value) { return std::isfinite(value); });
+  Statistic s{nothing, nothing, static_cast<int64_t>(known.size())};
+  if (known.empty()) return s;
+  const auto n = static_cast<double>(known.size());
+  s.mean = std::accumulate(known.begin(), known.end(), 0.0) / n;
+  if (known.size() < 2) return s;
+  double squares = 0;
+  for (const double value : known) squares += (value - s.mean) * (value - s.mean);
+  s.deviation = std::sqrt(squares / (n - 1));
+  return s;
+}
+
+std::string Statistic::text(int digits) const {
+  if (count == 0) return "-";
+  if (count == 1) return fmt::format("{:.{}f}", mean, digits);
+  return fmt::format("{:.{}f} ± {:.{}f}", mean, digits, deviation, digits);
+}
+
+Statistic SearchRuns::accuracy(const std::string& column) const {
+  std::vector<double> values;
+  for (const nas::BenchmarkValues& each : reached) values.push_back(value_of(each, column));
+  return statistic(values);
+}
+
+Statistic SearchRuns::accuracy_at(const std::string& column, int64_t epoch) const {
+  return statistic_at(runs, column, epoch, [](const nas::EpochRecord& r) { return r.benchmark; });
+}
+
+Statistic SearchRuns::regret_at(const std::string& column, int64_t epoch) const {
+  return statistic_at(runs, column, epoch, [](const nas::EpochRecord& r) { return r.regret; });
+}
+
+double SearchRuns::mean_regret(const std::string& column, int64_t last_epoch) const {
+  std::vector<double> means;
+  for (int64_t epoch = 1; epoch <= last_epoch; ++epoch) means.push_back(regret_at(column, epoch).mean);
+  return statistic(means).mean;
+}
+
+SearchRuns run_searches(SearchGround& ground, const SearchSetting& setting, const ReproduceOptions& options) {
+  SearchRuns all{setting, {}, {}, {}};
+  const nas::Benchmark* benchmark = ground.benchmark ? &*ground.benchmark : nullptr;
+  for (int64_t i = 0; i < ground.seeds; ++i) {
+    nas::SearchOptions search_options = setting.options;
+    search_options.seed = options.seed + static_cast<uint64_t>(i);
+    const std::string what = fmt::format("{}, seed {}", setting.label, search_options.seed);
+    nas::Search search(*ground.problem, search_options, benchmark);
+    nas::SearchCallbacks callbacks;
+    callbacks.step = [&](const nas::SearchState& state, int64_t steps) {
+      options.progress(fmt::format("{}: epoch {} of {}, step {} of {}", what, state.epoch + 1,
+                                   search_options.epochs, state.step, steps));
+    };
+    callbacks.message = [&](const std::string& text) { options.progress(what + ": " + text); };
+    nas::SearchSummary summary = search.run(search.begin(), callbacks);
+    nas::BenchmarkValues reached;
+    if (benchmark != nullptr) {
+      try {
+        reached = benchmark->query(ground.space, summary.genotype).values;
+      } catch (const std::runtime_error& missing) {  // the other seeds still count
+        summary.notes.push_back(missing.what());
+      }
+    }
+    all.seeds.push_back(search_options.seed);
+    all.reached.push_back(std::move(reached));
+    all.runs.push_back(std::move(summary));
+  }
+  return all;
+}
+
+Json runs_json(const std::vector<SearchRuns>& all) {
+  Json rows = Json::array();
+  for (const SearchRuns& runs : all) {
+    for (size_t i = 0; i < runs.runs.size(); ++i) {
+      const nas::SearchSummary& run = runs.runs[i];
+      const nas::SearchOptions& o = runs.setting.options;
+      Json row = {{"setting", runs.setting.label},
+                  {"method", o.method},
+                  {"T", o.inner.steps},
+                  {"K", o.hypergradient.terms},
+                  {"rate", o.inner.rate},
+                  {"alpha_rate", o.outer.rate},
+                  {"seed", runs.seeds[i]},
+                  {"genotype", nas::genotype_text(run.genotype)},
+                  {"seconds", run.seconds},
+                  {"counts", counts_json(run.counts)},
+                  {"notes", run.notes},
+                  {"reached", Json::object()},
+                  {"history", Json::array()}};
+      for (const auto& [column, value] : runs.reached[i]) row["reached"][column] = number(value);
+      for (const nas::EpochRecord& r : way_of(runs, i)) {
+        Json record = {{"epoch", r.epoch},
+                       {"valid_loss", number(r.valid_loss)},
+                       {"valid_accuracy", number(r.valid_accuracy)},
+                       {"skips", r.skips},
+                       {"eigenvalue", number(r.eigenvalue)},
+                       {"mixed_over_direct", number(r.mixed_over_direct)},
+                       {"genotype", nas::genotype_text(r.genotype)},
+                       {"regret", Json::object()}};
+        for (const auto& [column, value] : r.regret) record["regret"][column] = number(value);
+        row["history"].push_back(std::move(record));
+      }
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+void save_runs(const std::vector<SearchRuns>& all, const std::string& file, const ReproduceOptions& options) {
+  if (options.out.empty()) return;
+  write_file(std::filesystem::path(options.out) / file, [&](std::ostream& to) {
+    to << "setting,method,T,K,rate,alpha_rate,seed,epoch,valid_loss,valid_accuracy,skips,column,accuracy,"
+          "regret,"
+          "genotype\n";
+    for (const SearchRuns& runs : all) {
+      const nas::SearchOptions& o = runs.setting.options;
+      for (size_t i = 0; i < runs.runs.size(); ++i) {
+        for (const nas::EpochRecord& r : way_of(runs, i)) {
+          const std::string begin =
+              fmt::format("{},{},{},{},{},{},{},{},{},{},{}", runs.setting.label, o.method, o.inner.steps,
+                          o.hypergradient.terms, o.inner.rate, o.outer.rate, runs.seeds[i], r.epoch,
+                          r.valid_loss, r.valid_accuracy, r.skips);
+          const std::string end = fmt::format("\"{}\"\n", nas::genotype_text(r.genotype));
+          for (const auto& [column, regret] : r.regret) {
+            to << fmt::format("{},{},{},{},{}", begin, column, value_of(r.benchmark, column), regret, end);
+          }
+          if (r.regret.empty()) to << begin << ",,,," << end;
+        }
+      }
+    }
+  });
+}
+
+Json search_notes(const SearchGround& ground, const std::vector<SearchRuns>& all,
+                  const ReproduceOptions& options) {
+  Json notes = Json::array();
+  const nas::SupernetOptions& net = ground.problem->supernet().options();
+  const nas::SearchOptions& first = all.front().setting.options;
+  notes.push_back(
+      fmt::format("{}; supernet of {} channels, {} cells{}, {} weights; batches of {}, {} steps of alpha an "
+                  "epoch, seeds {} "
+                  "to {}; ± is the standard deviation over the seeds.",
+                  ground.images, net.channels, net.cells,
+                  ground.space.kind == nas::SpaceKind::nasbench201 ? " a stage" : "",
+                  ground.problem->supernet().plan().parameters(), first.batch, first.alpha_steps,
+                  all.front().seeds.front(), all.front().seeds.back()));
+  std::string lengths;
+  for (const SearchRuns& runs : all) {
+    const std::string length = fmt::format("{} {}", runs.setting.options.method, runs.setting.options.epochs);
+    if (lengths.find(length) == std::string::npos) lengths += (lengths.empty() ? "" : ", ") + length;
+  }
+  notes.push_back(fmt::format("Epochs: {}.", lengths));
+  if (!options.full()) {
+    notes.push_back(
+        "quick shows that everything runs. Its supernet, images and epochs are too few to say anything about "
+        "the "
+        "paper's numbers, and a claim that holds or fails here does so by chance.");
+  }
+  if (!ground.no_benchmark.empty()) notes.push_back(ground.no_benchmark);
+  return notes;
+}
+
+}  // namespace bilevel::cli
