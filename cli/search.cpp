@@ -19,6 +19,7 @@
 #include "bilevel/core/errors.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/nas/network.h"
+#include "bilevel/nas/random_search.h"
 #include "bilevel/nas/search_checkpoint.h"
 #include "bilevel/nas/search_images.h"
 #include "bilevel/run/machine.h"
@@ -240,10 +241,10 @@ Checkpoint checkpoint_of(const nas::SearchState& state, const nas::SupernetProbl
 }
 
 nas::SearchState resumed_state(const Options& o, const nas::SupernetProblem& problem,
-                               const nas::Search& search, c10::Device device) {
+                               const std::function<nas::SearchState()>& begin, c10::Device device) {
   const std::string path = checkpoint_path(o.resume);
   if (!std::filesystem::exists(path) && !std::filesystem::exists(previous_checkpoint(path))) {
-    return search.begin();  // killed before its first epoch was done
+    return begin();  // killed before its first epoch was done
   }
   const Checkpoint checkpoint = load_checkpoint(path);
   if (!checkpoint.warning.empty()) fmt::print(stderr, "warning: {}\n", checkpoint.warning);
@@ -263,11 +264,42 @@ nas::SearchState resumed_state(const Options& o, const nas::SupernetProblem& pro
 
 struct Setup {
   nas::SearchSpace space;
+  std::optional<nas::RandomSearch> random;  // where the method has no supernet
   nas::SearchOptions search;
   std::optional<nas::Benchmark> benchmark;
   std::optional<nas::SupernetProblem> problem;
   at::TensorOptions tensors;
 };
+
+// Cells of the size of the supernet, trained by the space's recipe but for what a search says of it.
+nas::RandomSearch make_random_search(const nas::SearchSpace& space, const nas::SearchOptions& search,
+                                     const Options& o, const ImageData& data, const SearchSplit& split,
+                                     const at::TensorOptions& tensors) {
+  const auto half = [&](const Tensor& positions) {
+    return DeviceImages(data.train_images.index_select(0, positions),
+                        data.train_labels.index_select(0, positions), data.mean, data.std, tensors);
+  };
+  nas::RandomSearch random;
+  random.space = space;
+  random.network.channels = o.network.channels;
+  random.network.cells = o.network.cells > 0 ? o.network.cells : nas::default_search_cells(space.kind);
+  random.network.input_channels = data.train_images.size(1);
+  random.network.height = data.train_images.size(2);
+  random.network.width = data.train_images.size(3);
+  random.network.classes = data.classes;
+  random.train = half(split.train);
+  random.valid = half(split.valid);
+  random.training = nas::default_train_options(space.kind);
+  random.training.epochs = search.epochs;
+  random.training.batch = search.batch;
+  random.training.rate = search.inner.rate;
+  random.training.weight_decay = search.weight_decay;
+  random.training.drop_path = random.training.auxiliary = 0;  // for long trainings
+  random.training.augment = o.augment;
+  random.samples = search.samples;
+  random.seed = search.seed;
+  return random;
+}
 
 Setup make_setup(const CLI::App& command, Options& o) {
   Setup setup;
@@ -278,6 +310,9 @@ Setup make_setup(const CLI::App& command, Options& o) {
   o.data.seed = o.split.seed = setup.search.seed;
   const ImageData data = load_image_data(o.data);
   const SearchSplit split = make_search_split(data.train_labels, data.classes, o.split);
+  if (o.method == "random") {
+    setup.random = make_random_search(setup.space, setup.search, o, data, split, setup.tensors);
+  }
   setup.problem.emplace(nas::make_supernet_problem(
       setup.space, o.network, nas::search_images(data, split, o.augment, setup.tensors), setup.tensors));
   return setup;
@@ -289,27 +324,31 @@ void run(CLI::App& command, Options& o, int& exit_code) {
   progress.line("search: reading the data");
   Setup setup = make_setup(command, o);
   const nas::Benchmark* benchmark = setup.benchmark ? &*setup.benchmark : nullptr;
-  nas::Search search(*setup.problem, setup.search, benchmark);
+  std::optional<nas::Search> search;
+  if (!setup.random) search.emplace(*setup.problem, setup.search, benchmark);
+  const auto begin = [&] { return search ? search->begin() : nas::begin_random_search(*setup.random); };
 
   const std::string folder = !o.resume.empty() ? o.resume
                              : !o.out.empty()  ? o.out
                                                : default_run_folder("search", setup.search.seed);
   nas::SearchState state;
   if (!o.resume.empty()) {
-    state = resumed_state(o, *setup.problem, search, setup.tensors.device());
+    state = resumed_state(o, *setup.problem, begin, setup.tensors.device());
   } else {
     if (std::filesystem::exists(checkpoint_path(folder))) {
       throw std::invalid_argument(fmt::format(
           "--out {}: there is a search in it already; go on with --resume {} or give another folder", folder,
           folder));
     }
-    state = search.begin();
+    state = begin();
     make_folder(folder, "--out");
     save_options(command, folder);
   }
-  progress.line(fmt::format("search: {} weights, {} alpha, {} steps of alpha an epoch, into {}",
-                            setup.problem->supernet().plan().parameters(), setup.space.alpha_size(),
-                            search.steps_per_epoch(), folder));
+  progress.line(search ? fmt::format("search: {} weights, {} alpha, {} steps of alpha an epoch, into {}",
+                                     setup.problem->supernet().plan().parameters(), setup.space.alpha_size(),
+                                     search->steps_per_epoch(), folder)
+                       : fmt::format("search: {} random cells, {} epochs each, into {}", setup.search.samples,
+                                     setup.search.epochs, folder));
 
   const StopSignal on_signal;
   nas::SearchCallbacks callbacks;
@@ -325,7 +364,9 @@ void run(CLI::App& command, Options& o, int& exit_code) {
   };
   callbacks.interrupted = [] { return stop_requested(); };
   callbacks.message = [&](const std::string& text) { progress.line(text); };
-  const nas::SearchSummary summary = search.run(std::move(state), callbacks);
+  const nas::SearchSummary summary =
+      search ? search->run(std::move(state), callbacks)
+             : nas::random_search(*setup.random, benchmark, std::move(state), callbacks);
 
   nas::NetworkOptions size;
   const nas::SupernetOptions& images = setup.problem->supernet().options();

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "bilevel/core/autograd.h"
+#include "bilevel/core/linearization.h"
 
 namespace bilevel::nas {
 namespace {
@@ -41,8 +41,8 @@ class Captured {
 
  private:
   void capture(const std::vector<Tensor>& inputs) {
-    // The function sees the same memory under another version counter: a graph that is kept must not complain that
-    // its inputs change, since that is what a replay is for.
+    // The function sees the same memory under another version counter: a graph that is kept must not complain
+    // that its inputs change, since that is what a replay is for.
     std::vector<Tensor> seen;
     for (const Tensor& input : inputs) {
       inputs_.push_back(input.detach().clone());
@@ -106,7 +106,7 @@ class Products {
       : point_([this, &base](const std::vector<Tensor>& in) {
           kept_.reset();  // what the last call kept is free again before the next takes memory
           problem_.emplace(problem_of(base, in));
-          kept_ = autograd::linearize(*problem_, in[0], in[1], {});
+          kept_ = problem_->linearize(in[0], in[1], {});
           return std::vector<Tensor>{kept_->gradient()};
         }),
         hessian_([this](const std::vector<Tensor>& in) { return std::vector<Tensor>{kept_->hessian(in[0])}; },
@@ -130,14 +130,13 @@ class CapturedSupernet : public Problem {
       : base_(base),
         batch_(batch),
         inner_w_([&base](const std::vector<Tensor>& in) {
-          return std::vector<Tensor>{autograd::inner_gradient(problem_of(base, in), in[0], in[1], {})};
+          return std::vector<Tensor>{problem_of(base, in).inner_gradient(in[0], in[1], {})};
         }),
         inner_x_([&base](const std::vector<Tensor>& in) {
-          return std::vector<Tensor>{
-              autograd::inner_gradient_in_outer(problem_of(base, in), in[0], in[1], {})};
+          return std::vector<Tensor>{problem_of(base, in).inner_gradient_in_outer(in[0], in[1], {})};
         }),
         outer_([&base](const std::vector<Tensor>& in) {
-          const OuterGradients g = autograd::outer_gradients(problem_of(base, in), in[0], in[1], {});
+          const OuterGradients g = problem_of(base, in).outer_gradients(in[0], in[1], {});
           return std::vector<Tensor>{g.loss.detach(), g.w, g.x};
         }),
         products_(base) {}

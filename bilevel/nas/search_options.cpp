@@ -117,6 +117,10 @@ SearchOptions default_search_options(const SearchSpace& space, const std::string
       break;
   }
   if (method == "truncated") o.hypergradient.truncate = o.inner.steps;
+  if (method == "random") {
+    o.samples = 10;
+    o.epochs = 3;  // of each cell's training
+  }
   return o;
 }
 

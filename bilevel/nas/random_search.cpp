@@ -1,0 +1,108 @@
+#include "bilevel/nas/random_search.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <limits>
+#include <stdexcept>
+
+#include "bilevel/core/random.h"
+#include "bilevel/nas/train.h"
+
+namespace bilevel::nas {
+namespace {
+
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+
+EpochRecord record_of(const RandomSearch& search, const Benchmark* benchmark, const Genotype& genotype) {
+  EpochRecord r;
+  r.genotype = genotype;
+  r.operation_shares = operation_shares(search.space, genotype);
+  r.operation_weights = r.operation_shares;
+  r.skips = skip_count(genotype);
+  r.search_loss = r.eigenvalue = r.mixed_over_direct = nothing;
+  r.alpha = at::zeros({search.space.alpha_size()}, at::kDouble);
+  r.rate = search.training.rate;
+  if (benchmark == nullptr) return r;
+  try {
+    const BenchmarkEntry entry = benchmark->query(search.space, genotype);
+    r.benchmark = entry.values;
+    r.regret = entry.regret;
+  } catch (const std::runtime_error& missing) {
+    r.benchmark_note = missing.what();
+  }
+  return r;
+}
+
+}  // namespace
+
+SearchState begin_random_search(const RandomSearch& search) {
+  SearchState state;
+  state.algorithm.x = at::zeros({search.space.alpha_size()}, at::kDouble);
+  state.algorithm.inner.w = at::zeros({0}, at::kDouble);
+  state.loss_sum = state.ratio_sum = at::zeros({}, at::kDouble);
+  return state;
+}
+
+SearchSummary random_search(const RandomSearch& search, const Benchmark* benchmark, SearchState state,
+                            const SearchCallbacks& callbacks) {
+  if (search.samples < 1) {
+    throw std::invalid_argument(fmt::format("--samples {}: must be at least 1", search.samples));
+  }
+  SearchSummary summary;
+  summary.end = SearchEnd::epochs_done;
+  const auto begin = std::chrono::steady_clock::now();
+  const double before = state.seconds;
+  Random random(named_seed(search.seed, "samples"));
+  for (int64_t i = 0; i < search.samples; ++i) {
+    const Genotype genotype = random_genotype(search.space, random);
+    if (i < static_cast<int64_t>(state.history.size())) continue;
+    const Network network(search.space, genotype, search.network);
+    TrainOptions options = search.training;
+    options.seed = mix_seeds(search.seed, static_cast<uint64_t>(i));
+    const Training training(network, search.train, search.valid, options);
+    TrainState trained = training.start();
+    TrainHooks hooks;
+    hooks.stop = callbacks.interrupted;
+    hooks.progress = [&](const TrainProgress& p) {
+      if (!callbacks.message) return;
+      callbacks.message(fmt::format("cell {} of {}: epoch {}/{}, step {}/{}, loss {:.3f}", i + 1,
+                                    search.samples, p.epoch, p.epochs, p.step, p.steps, p.loss));
+    };
+    const bool done = training.run(trained, hooks);
+    state.seconds = before + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (!done) {
+      summary.end = SearchEnd::interrupted;
+      if (callbacks.save) callbacks.save(state);
+      break;
+    }
+    EpochRecord r = record_of(search, benchmark, genotype);
+    r.epoch = i + 1;
+    r.valid_loss = nothing;
+    r.valid_accuracy = trained.history.back().test_accuracy;  // its test set is the validation half
+    r.seconds = state.seconds;
+    if (callbacks.epoch) callbacks.epoch(r);
+    state.history.push_back(std::move(r));
+    state.epoch = i + 1;
+    if (callbacks.save) callbacks.save(state);
+  }
+  double best = -1;
+  for (const EpochRecord& r : state.history) {
+    if (r.valid_accuracy <= best) continue;
+    best = r.valid_accuracy;
+    summary.genotype = r.genotype;
+    summary.chosen_epoch = r.epoch;
+  }
+  if (state.history.empty()) {
+    Random first(named_seed(search.seed, "samples"));
+    summary.genotype = random_genotype(search.space, first);
+  }
+  summary.alpha = at::zeros({search.space.alpha_size()}, at::kDouble);
+  summary.mixture = genotype_mixture(search.space, summary.genotype, summary.alpha.options());
+  summary.history = state.history;
+  summary.seconds = state.seconds;
+  return summary;
+}
+
+}  // namespace bilevel::nas

@@ -1,0 +1,27 @@
+#pragma once
+// Random search without shared weights: cells drawn evenly, each trained by itself for some epochs on the
+// training half and judged on the validation half. The baseline that every search has to beat.
+
+#include "bilevel/data/augment.h"
+#include "bilevel/nas/network.h"
+#include "bilevel/nas/search.h"
+#include "bilevel/nas/train_options.h"
+
+namespace bilevel::nas {
+
+struct RandomSearch {
+  SearchSpace space;
+  NetworkOptions network;  // of the cells that are trained
+  DeviceImages train, valid;
+  TrainOptions training;  // its epochs for each cell
+  int64_t samples = 10;
+  uint64_t seed = 0;
+};
+
+// What SearchState::history already holds is not trained again. A record's `epoch` is the cell's number;
+// callbacks as in a search, `interrupted` asked after every training step.
+SearchState begin_random_search(const RandomSearch& search);
+SearchSummary random_search(const RandomSearch& search, const Benchmark* benchmark, SearchState state,
+                            const SearchCallbacks& callbacks);
+
+}  // namespace bilevel::nas
