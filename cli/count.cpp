@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/core/random.h"
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/line_reader.h"
 #include "bilevel/nas/genotype.h"
@@ -25,6 +26,8 @@ struct Options {
   std::string space = "nasbench201";
   std::vector<std::string> architectures;
   std::string file;
+  int64_t random = 0;  // cells drawn
+  uint64_t seed = 0;
   nas::NetworkOptions network;
   int64_t image_size = 0;
   bool json = false;
@@ -58,6 +61,15 @@ void count_file(const nas::SearchSpace& space, const Options& o, std::vector<Cou
   }
 }
 
+// From a stream of its own: these are not the cells that `bilevel search --method random` draws under the
+// seed.
+void count_random(const nas::SearchSpace& space, const Options& o, std::vector<Count>& counts) {
+  Random random(named_seed(o.seed, "count"));
+  for (int64_t i = 0; i < o.random; ++i) {
+    counts.push_back(count(space, nas::genotype_text(nas::random_genotype(space, random)), o.network));
+  }
+}
+
 void print_json(const std::vector<Count>& counts) {
   Json out = {{"genotypes", Json::array()}};
   for (const Count& c : counts) {
@@ -74,8 +86,10 @@ void print_text(const std::vector<Count>& counts) {
 
 void run(const CLI::App& command, Options& o) {
   const nas::SearchSpace space = nas::make_space(o.space);
-  if (o.architectures.empty() && o.file.empty()) {
-    throw std::invalid_argument("count: say which cells by --arch TEXT or --file FILE");
+  if (o.random < 0) throw std::invalid_argument(fmt::format("--random {}: must be at least 0", o.random));
+  if (o.architectures.empty() && o.file.empty() && o.random == 0) {
+    throw std::invalid_argument(
+        "count: say which cells by --arch TEXT or --file FILE, or how many by --random N");
   }
   if (o.network.imagenet_stem && command.count("--classes") == 0) o.network.classes = 1000;
   if (command.count("--image-size") == 0) o.image_size = o.network.imagenet_stem ? 224 : 32;
@@ -84,6 +98,7 @@ void run(const CLI::App& command, Options& o) {
   std::vector<Count> counts;
   for (const std::string& text : o.architectures) counts.push_back(count(space, text, o.network));
   if (!o.file.empty()) count_file(space, o, counts);
+  count_random(space, o, counts);
   o.json ? print_json(counts) : print_text(counts);
 }
 
@@ -97,12 +112,15 @@ void add_count_command(CLI::App& app, int& /*exit_code*/) {
       "Examples:\n"
       "  bilevel count --arch '|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|nor_conv_1x1~2|'\n"
       "  bilevel count --file cells.txt --channels 8 --json\n"
+      "  bilevel count --random 5 --seed 1\n"
       "  bilevel count --space darts --imagenet --arch 'normal: (sep_conv_3x3,0)... reduce: ...'");
   const auto o = std::make_shared<Options>();
   command->add_option("--space", o->space, "search space that the cells are of")->capture_default_str();
   command->add_option("--arch", o->architectures, "genotype, as text or JSON; may be given many times")
       ->allow_extra_args(false);
   command->add_option("--file", o->file, "genotypes, one per line; # begins a comment");
+  command->add_option("--random", o->random, "this many cells drawn uniformly");
+  command->add_option("--seed", o->seed, "of --random")->capture_default_str();
   command->add_option("--channels", o->network.channels, "of the first stage; 0 = the space's own")
       ->capture_default_str();
   command->add_option("--cells", o->network.cells, "a stage in nasbench201, else in all; 0 = the space's own")

@@ -71,9 +71,29 @@ TEST(Count, AFileIsReadLineByLine) {
   EXPECT_THAT(refusal("--file " + folder / "nowhere", 1), HasSubstr("nowhere"));
 }
 
+TEST(Count, RandomCellsAreThoseOfTheSeed) {
+  for (const std::string space : {"nasbench201", "nasbench1shot1-2", "darts"}) {
+    SCOPED_TRACE(space);
+    const auto drawn = [&](const std::string& more) {
+      return run_program("count --json --space " + space + " --random " + more).json().at("genotypes");
+    };
+    const json four = drawn("4 --seed 1");
+    ASSERT_EQ(four.size(), 4U);
+    EXPECT_EQ(drawn("2 --seed 1"), json({four[0], four[1]}));
+    EXPECT_NE(four[0], four[1]);
+    EXPECT_NE(drawn("1 --seed 2")[0], four[0]);
+    // What is printed can be given back.
+    const json again = run_program("count --json --space " + space + " --arch '" +
+                                   four[0].at("genotype").get<std::string>() + "'")
+                           .json();
+    EXPECT_EQ(again.at("genotypes").at(0), four[0]);
+  }
+}
+
 TEST(Count, BadOptionsAreNamed) {
   const std::pair<std::string, const char*> cases[] = {
-      {"", "--arch TEXT or --file FILE"},
+      {"", "--arch TEXT or --file FILE, or how many by --random N"},
+      {"--random -1", "--random -1: must be at least 0"},
       {"--space nasbench301 --arch " + all_conv, "nasbench301"},
       {"--space darts --channels 7 --arch " + darts_cell, "--channels = 7"},
       {"--image-size 0 --arch " + all_conv, "image size = 0"},
