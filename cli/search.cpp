@@ -27,6 +27,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/image_options.h"
+#include "cli/out_folder.h"
 #include "cli/run_folder.h"
 #include "cli/search_output.h"
 
@@ -301,12 +302,65 @@ nas::RandomSearch make_random_search(const nas::SearchSpace& space, const nas::S
   return random;
 }
 
+nas::SearchSpace make_named_space(const Options& o) {
+  const char* option = "--space";
+  try {
+    nas::SearchSpace whole = nas::make_space(o.space);
+    option = "--operations";
+    return o.operations.empty() ? whole : nas::make_space(o.space, o.operations);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("{}: {}", option, error.what()));
+  }
+}
+
+// A run of any command, even one that was killed before its first checkpoint.
+void require_no_run(const std::string& folder) {
+  for (const std::string& path : {checkpoint_path(folder), folder + "/config.json"}) {
+    if (!std::filesystem::exists(path)) continue;
+    throw std::invalid_argument(fmt::format(
+        "--out {}: there is a run in it already ({}); go on with --resume {} or give another folder", folder,
+        path, folder));
+  }
+}
+
+// The run's folder. A search that fails before its first checkpoint has nothing to go on from: it leaves
+// nothing.
+class NewRun {
+ public:
+  NewRun(const CLI::App& command, const std::string& folder) : folder_(folder), made_(folder) {
+    save_options(command, folder);
+  }
+  NewRun(const NewRun&) = delete;
+  NewRun& operator=(const NewRun&) = delete;
+  ~NewRun() {
+    if (kept_ || std::filesystem::exists(checkpoint_path(folder_))) {
+      made_.keep();
+    } else {
+      ::unlink((folder_ + "/config.json").c_str());
+    }
+  }
+  void keep() { kept_ = true; }
+
+ private:
+  std::string folder_;
+  OutFolder made_;
+  bool kept_ = false;
+};
+
 Setup make_setup(const CLI::App& command, Options& o) {
   Setup setup;
-  setup.space = nas::make_space(o.space, o.operations);
+  setup.space = make_named_space(o);
   setup.search = search_options(command, o, setup.space);
   setup.tensors = apply_common_options(o.common);
-  if (!o.benchmark.empty()) setup.benchmark = nas::Benchmark::load(o.benchmark);
+  if (!o.benchmark.empty()) {
+    setup.benchmark = nas::Benchmark::load(o.benchmark);
+    try {
+      setup.benchmark->require_space(setup.space);
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument(
+          fmt::format("--benchmark {}: {}; give its table or leave it out", o.benchmark, error.what()));
+    }
+  }
   o.data.seed = o.split.seed = setup.search.seed;
   const ImageData data = load_image_data(o.data);
   const SearchSplit split = make_search_split(data.train_labels, data.classes, o.split);
@@ -319,7 +373,11 @@ Setup make_setup(const CLI::App& command, Options& o) {
 }
 
 void run(CLI::App& command, Options& o, int& exit_code) {
-  if (!o.resume.empty()) load_options(command, o.resume);
+  if (!o.resume.empty()) {
+    load_options(command, o.resume);
+  } else if (!o.out.empty()) {
+    require_no_run(o.out);
+  }
   SearchProgress progress(o.common);
   progress.line("search: reading the data");
   Setup setup = make_setup(command, o);
@@ -331,19 +389,10 @@ void run(CLI::App& command, Options& o, int& exit_code) {
   const std::string folder = !o.resume.empty() ? o.resume
                              : !o.out.empty()  ? o.out
                                                : default_run_folder("search", setup.search.seed);
-  nas::SearchState state;
-  if (!o.resume.empty()) {
-    state = resumed_state(o, *setup.problem, begin, setup.tensors.device());
-  } else {
-    if (std::filesystem::exists(checkpoint_path(folder))) {
-      throw std::invalid_argument(fmt::format(
-          "--out {}: there is a search in it already; go on with --resume {} or give another folder", folder,
-          folder));
-    }
-    state = begin();
-    make_folder(folder, "--out");
-    save_options(command, folder);
-  }
+  nas::SearchState state =
+      o.resume.empty() ? begin() : resumed_state(o, *setup.problem, begin, setup.tensors.device());
+  std::optional<NewRun> new_run;
+  if (o.resume.empty()) new_run.emplace(command, folder);
   progress.line(search ? fmt::format("search: {} weights, {} alpha, {} steps of alpha an epoch, into {}",
                                      setup.problem->supernet().plan().parameters(), setup.space.alpha_size(),
                                      search->steps_per_epoch(), folder)
@@ -367,6 +416,7 @@ void run(CLI::App& command, Options& o, int& exit_code) {
   const nas::SearchSummary summary =
       search ? search->run(std::move(state), callbacks)
              : nas::random_search(*setup.random, benchmark, std::move(state), callbacks);
+  if (new_run) new_run->keep();
 
   nas::NetworkOptions size;
   const nas::SupernetOptions& images = setup.problem->supernet().options();

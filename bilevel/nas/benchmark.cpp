@@ -77,13 +77,17 @@ std::vector<std::string> Benchmark::accuracy_columns() const {
   return {"test_acc"};
 }
 
-BenchmarkEntry Benchmark::query(const SearchSpace& space, const Genotype& genotype) const {
+void Benchmark::require_space(const SearchSpace& space) const {
   const bool is_201 = std::holds_alternative<Table201>(table_);
   if (is_201 != (space.kind == SpaceKind::nasbench201) || space.kind == SpaceKind::darts) {
     throw std::invalid_argument(fmt::format("search space {}: a table of {} knows only cells of {}",
                                             space.name, name(),
                                             is_201 ? "nasbench201" : "nasbench1shot1-1, -2 and -3"));
   }
+}
+
+BenchmarkEntry Benchmark::query(const SearchSpace& space, const Genotype& genotype) const {
+  require_space(space);
   if (const auto* t = std::get_if<Table201>(&table_)) return entry_of(*t, genotype, t->query(genotype));
   const auto& table = std::get<Table101>(table_);
   return entry_of(table, table.query(space, genotype), genotype_text(genotype));

@@ -42,8 +42,9 @@ class Benchmark {
   std::vector<std::string> columns() const;
   std::vector<std::string> accuracy_columns() const;
 
-  // Throws std::invalid_argument for a space that the table knows nothing of, std::runtime_error for a cell
-  // that it lacks.
+  // Throws std::invalid_argument for a space that the table knows nothing of.
+  void require_space(const SearchSpace& space) const;
+  // The same, and std::runtime_error for a cell that it lacks.
   BenchmarkEntry query(const SearchSpace& space, const Genotype& genotype) const;
   BenchmarkEntry query_hash(std::string_view hash) const;  // NAS-Bench-101 alone
   double optimum(std::string_view column) const;           // of an accuracy, over all cells of the table

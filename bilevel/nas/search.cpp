@@ -79,7 +79,7 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
   options_.validate();
   if (options_.method == "random") {
     throw std::invalid_argument(
-        "method random trains cells one by one and has no supernet: call random_search()");
+        "--method random trains cells one by one and has no supernet to search in; use random-sharing");
   }
   for (const auto& [what, samples] :
        {std::pair{"training", problem.inner_samples()}, std::pair{"validation", problem.outer_samples()}}) {
@@ -98,6 +98,7 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
                       problem.supernet().space().name));
     }
   }
+  if (benchmark_ != nullptr) benchmark_->require_space(problem.supernet().space());
   if (options_.method.rfind("darts", 0) == 0 || options_.method == "gdas") options_.inner.steps = 1;
   steps_per_epoch_ =
       options_.alpha_steps > 0
@@ -268,7 +269,14 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
     set_epoch(state, oracle, streams);
     NoWaiting until_the_epoch_ends;
     while (state.step < steps_per_epoch_) {
-      step(state, oracle, streams);
+      try {
+        step(state, oracle, streams);
+      } catch (const NotFiniteError& error) {
+        throw NotFiniteError(
+            fmt::format("{}: epoch {}, step {} of {}: {} Options: a lower --inner-rate or --alpha-rate, or "
+                        "clipping (--inner-clip)",
+                        options_.method, state.epoch + 1, state.step + 1, steps_per_epoch_, error.what()));
+      }
       ++state.step;
       state.seconds += clock.lap();
       if (callbacks.step) callbacks.step(state, steps_per_epoch_);

@@ -1,0 +1,284 @@
+// `bilevel search` as a user meets it, on small made-up images in IDX files.
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <functional>
+
+#include "bilevel/nas/synthetic_images.h"
+#include "tests/cli/program.h"
+#include "tests/support.h"
+
+namespace bilevel::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string idx(const std::vector<int64_t>& shape, const Tensor& values) {
+  std::string file{'\0', '\0', '\x08', static_cast<char>(shape.size())};
+  for (const int64_t length : shape) {
+    for (int shift = 24; shift >= 0; shift -= 8) file += static_cast<char>(length >> shift & 0xff);
+  }
+  const Tensor bytes = values.to(at::kByte).contiguous();
+  return file.append(reinterpret_cast<const char*>(bytes.data_ptr<uint8_t>()),
+                     static_cast<size_t>(bytes.numel()));
+}
+
+void put(const std::string& path, const std::string& bytes) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::string table_of_201() {
+  const char* shared = std::getenv("BILEVEL_SHARED");
+  const char* source = std::getenv("BILEVEL_SOURCE_DIR");
+  const std::string folder =
+      shared != nullptr ? shared : std::string(source != nullptr ? source : ".") + "/../shared";
+  const std::string path = folder + "/data/nasbench201.csv";
+  return std::filesystem::exists(path) ? path : "";
+}
+
+// Grey PNG files of 8 x 8 and of 6 x 6 pixels.
+const std::string png_of_8 =
+    "89504e470d0a1a0a0000000d4948445200000008000000080800000000e164e1570000000e4944415478da6368800206ca180080"
+    "84"
+    "200110e86a170000000049454e44ae426082";
+const std::string png_of_6 =
+    "89504e470d0a1a0a0000000d4948445200000006000000060800000000c5a7b0940000000e4944415478da6368000306c214007a"
+    "39"
+    "12016c9636b80000000049454e44ae426082";
+std::string from_hex(const std::string& digits) {
+  std::string bytes;
+  for (size_t i = 0; i < digits.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  }
+  return bytes;
+}
+
+// The program in the background, to be killed.
+class Background {
+ public:
+  explicit Background(const std::string& arguments, const std::string& error_file) {
+    const std::string command = "exec '" + std::string(std::getenv("BILEVEL_PROGRAM")) + "' " + arguments +
+                                " >/dev/null 2>" + error_file;
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+  }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+  ~Background() {
+    if (child_ > 0) end(SIGKILL);
+  }
+
+  // The status that waitpid gives, once `reached` holds and the signal did its work.
+  int end_when(const std::function<bool()>& reached, int signal) {
+    for (int i = 0; i < 12'000 && !reached(); ++i) {
+      int status = 0;
+      if (::waitpid(child_, &status, WNOHANG) == child_) {
+        child_ = -1;
+        return status;
+      }
+      ::usleep(5'000);
+    }
+    return end(signal);
+  }
+
+ private:
+  int end(int signal) {
+    ::kill(child_, signal);
+    int status = -1;
+    ::waitpid(child_, &status, 0);
+    child_ = -1;
+    return status;
+  }
+  pid_t child_ = -1;
+};
+
+class SearchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    constexpr int64_t samples = 80;  // 16 are held out for tests; 32 for the weights, 32 for alpha
+    nas::SyntheticImages drawn{.samples = samples, .channels = 1, .noise = 0.3, .seed = 1};
+    drawn.classes = 4;
+    const nas::LabelledImages images = nas::draw_images(drawn, doubles());
+    put(folder_ / "images", idx({samples, 8, 8}, (images.images * 40 + 128).clamp(0, 255)));
+    put(folder_ / "labels", idx({samples}, images.labels));
+  }
+
+  std::string data() const { return " --data " + folder_ / "images" + " --labels " + folder_ / "labels"; }
+  std::string small() const {
+    return data() + " --channels 2 --cells 1 --batch 4 --threads 1 --crop-padding 1 --eigenvalue-products 3";
+  }
+  // A tenth of a second an epoch at least: a signal after the first comes long before the last.
+  std::string long_search() const { return "search --method darts --alpha-rate 0.05 --epochs 12" + small(); }
+  json resumed(const std::string& folder, const std::string& warning = "") const {
+    const Output output = run_program("search --json --quiet --resume " + folder);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    if (warning.empty()) {
+      EXPECT_THAT(output.err, IsEmpty());
+    } else {
+      EXPECT_THAT(output.err, HasSubstr(warning));
+    }
+    return output.exit_code == 0 ? output.json() : json();
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(SearchTest, EverySpaceGivesOneJsonObject) {
+  const std::pair<const char*, const char*> cases[] = {{"nasbench201", "idarts"},
+                                                       {"nasbench1shot1-3", "darts-first-order"},
+                                                       {"darts", "darts --alpha-steps 2"}};
+  for (const auto& [space, method] : cases) {
+    SCOPED_TRACE(space);
+    const std::string out = folder_ / (std::string("a/") + space);
+    const Output output = run_program("search --json --epochs 2 --seed 3 --space " + std::string(space) +
+                                      " --method " + method + small() + " --out " + out);
+    ASSERT_EQ(output.exit_code, 0) << output.err;
+    EXPECT_THAT(output.err, HasSubstr("epoch 2/2: validation loss "));
+    const json report = output.json();
+    EXPECT_EQ(report.at("space"), space);
+    EXPECT_EQ(report.at("stopped"), "all epochs done");
+    EXPECT_EQ(report.at("seed"), 3);
+    EXPECT_EQ(report.at("folder"), out);
+    EXPECT_FALSE(report.contains("benchmark"));
+    size_t entries = 0;
+    for (const json& block : report.at("alpha_blocks")) {
+      entries += block.at("rows").get<size_t>() * block.at("choices").get<size_t>();
+    }
+    EXPECT_EQ(report.at("alpha").size(), entries);
+    EXPECT_GT(report.at("counts").at("outer_gradient"), 0);
+    EXPECT_GT(report.at("parameters"), 0);
+    ASSERT_EQ(report.at("history").size(), 2U);
+    for (const char* column : {"valid_loss", "valid_accuracy", "eigenvalue", "rate"}) {
+      EXPECT_TRUE(report["history"][1].at(column).is_number()) << column;
+    }
+    EXPECT_EQ(report["history"][1].at("epoch"), 2);
+    EXPECT_EQ(report["history"][1].at("genotype"), report.at("genotype"));
+    EXPECT_EQ(read_text(out + "/genotype.txt"), report.at("genotype").get<std::string>() + "\n");
+    EXPECT_EQ(json::parse(read_text(out + "/summary.json")), report);
+    EXPECT_EQ(json::parse(read_text(out + "/genotype.json")).at("space"), space);
+  }
+  const Output again = run_program("search" + small() + " --out " + folder_ / "a/darts");
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_THAT(again.err, AllOf(HasSubstr("--out " + folder_ / "a/darts"), HasSubstr("--resume")));
+}
+
+TEST_F(SearchTest, ATableGivesAccuraciesAndRegret) {
+  const std::string table = table_of_201();
+  if (table.empty()) GTEST_SKIP() << "no shared/data/nasbench201.csv";
+  const std::string out = " --out " + folder_ / "out";
+  const Output output = run_program("search --json --quiet --epochs 1 --benchmark " + table + small() + out);
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_THAT(output.err, IsEmpty());
+  const json report = output.json();
+  for (const char* column : {"cifar10_valid", "cifar10_test", "cifar100_valid", "cifar100_test",
+                             "imagenet16_valid", "imagenet16_test"}) {
+    EXPECT_GT(report.at("benchmark").at(column), 0) << column;
+    EXPECT_GE(report.at("regret").at(column), 0) << column;
+    EXPECT_EQ(report["history"][0].at("benchmark").at(column), report["benchmark"][column]);
+  }
+  // Known before the first step that would be lost.
+  const Output other =
+      run_program("search --space darts --benchmark " + table + small() + " --out " + folder_ / "other");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, AllOf(HasSubstr("--benchmark " + table), HasSubstr("only cells of nasbench201")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "other"));
+}
+
+// However it ends, --resume goes on to the alpha of a search that nothing disturbed, bit for bit.
+TEST_F(SearchTest, AKilledSearchGoesOnToTheSameAlpha) {
+  const Output whole = run_program(long_search() + " --quiet --json --out " + folder_ / "whole");
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const json expected = whole.json();
+  const auto expect_the_same = [&](const json& report) {
+    ASSERT_TRUE(report.is_object());
+    EXPECT_EQ(report.at("alpha"), expected.at("alpha"));
+    EXPECT_EQ(report.at("genotype"), expected.at("genotype"));
+    EXPECT_EQ(report.at("counts"), expected.at("counts"));
+    ASSERT_EQ(report.at("history").size(), expected.at("history").size());
+    for (size_t i = 0; i < report["history"].size(); ++i) {
+      EXPECT_EQ(report["history"][i].at("valid_loss"), expected["history"][i].at("valid_loss")) << i;
+      EXPECT_EQ(report["history"][i].at("eigenvalue"), expected["history"][i].at("eigenvalue")) << i;
+    }
+  };
+  {
+    SCOPED_TRACE("SIGKILL after the second checkpoint, which is then damaged");
+    const std::string run = folder_ / "killed", checkpoint = run + "/search.checkpoint";
+    Background program(long_search() + " --quiet --out " + run, folder_ / "err");
+    const int status =
+        program.end_when([&] { return std::filesystem::exists(checkpoint + ".previous"); }, SIGKILL);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "too late to kill it: " << read_text(folder_ / "err");
+    EXPECT_FALSE(std::filesystem::exists(run + "/genotype.txt"));
+    std::filesystem::copy(run, folder_ / "damaged");
+    expect_the_same(resumed(run));
+    std::string bytes = read_text(folder_ / "damaged/search.checkpoint");
+    ASSERT_FALSE(bytes.empty());
+    bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+    put(folder_ / "damaged/search.checkpoint", bytes);
+    expect_the_same(resumed(folder_ / "damaged", "warning: "));
+  }
+  {
+    SCOPED_TRACE("SIGTERM in the middle");
+    const std::string run = folder_ / "stopped";
+    Background program(long_search() + " --out " + run, folder_ / "err");
+    const int status =
+        program.end_when([&] { return std::filesystem::exists(run + "/search.checkpoint"); }, SIGTERM);
+    ASSERT_TRUE(WIFEXITED(status));
+    ASSERT_EQ(WEXITSTATUS(status), 130) << "too late to stop it: " << read_text(folder_ / "err");
+    EXPECT_THAT(read_text(folder_ / "err"), HasSubstr("bilevel search --resume " + run));
+    EXPECT_FALSE(std::filesystem::exists(run + "/genotype.txt"));
+    expect_the_same(resumed(run));
+  }
+}
+
+TEST_F(SearchTest, BadInputIsNamedAndLeavesNothing) {
+  put(folder_ / "photos/cat/a.png", from_hex(png_of_8));
+  put(folder_ / "photos/dog/b.png", from_hex(png_of_6));
+  put(folder_ / "overlap.json", R"({"train": [0, 1, 2, 3, 4], "valid": [4, 5, 6, 7]})");
+  put(folder_ / "table.csv", "arch,accuracy\n|none~0|,1\n");
+  struct Case {
+    std::string arguments;
+    int exit_code;
+    std::vector<std::string> expected;
+  };
+  const Case cases[] = {
+      {small() + " --space nasbench301", 2, {"--space", "nasbench301", "choose from nasbench201"}},
+      {small() + " --operations skip_connect,conv_9x9", 2, {"--operations", "conv_9x9", "nor_conv_3x3"}},
+      {small() + " --method evolution", 2, {"--method 'evolution'", "choose from idarts"}},
+      {data() + " --batch 33", 2, {"--batch 33", "only 32 training images", "smaller batch"}},
+      {small() + " --space nasbench1shot1-1 --stop skips", 2, {"--stop skips", "use eigenvalue"}},
+      {" --data " + folder_ / "images", 2, {folder_ / "images", "--labels"}},
+      {" --data " + folder_ / "photos", 1, {"photos/dog/b.png", "found 6 x 6", "--image-size"}},
+      {small() + " --split " + folder_ / "overlap.json",
+       1,
+       {"overlap.json", "4 in \"train\" and in \"valid\""}},
+      {small() + " --benchmark " + folder_ / "table.csv",
+       1,
+       {"table.csv: line 1", "the columns are arch,cifar10_valid"}},
+      {" --resume " + folder_ / "nowhere",
+       1,
+       {"--resume " + folder_ / "nowhere", "give the folder of a run"}},
+      {small() + " --epochs 3 --inner-rate 1e30 --inner-clip 0",
+       3,
+       {"epoch 1, step 1 of 2", "--inner-rate", "--inner-clip"}},
+  };
+  for (const Case& bad : cases) {
+    SCOPED_TRACE(bad.arguments);
+    const Output output = run_program("search --quiet" + bad.arguments + " --out " + folder_ / "b/out");
+    EXPECT_EQ(output.exit_code, bad.exit_code) << output.err;
+    EXPECT_THAT(output.out, IsEmpty());
+    for (const std::string& expected : bad.expected) EXPECT_THAT(output.err, HasSubstr(expected));
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "b"));
+  }
+}
+
+}  // namespace
+}  // namespace bilevel::test
