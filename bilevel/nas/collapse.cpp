@@ -11,11 +11,11 @@ namespace {
 std::optional<Collapse> by_eigenvalue(const SearchOptions& options, const std::vector<double>& values) {
   const int64_t last = static_cast<int64_t>(values.size()) - 1;
   const int64_t window = options.stop_window;
-  if (last < window) return std::nullopt;
-  const auto average = [&](int64_t end) {  // of the last `window` epochs up to `end`, fewer at the beginning
-    const int64_t begin = std::max<int64_t>(0, end - window + 1);
-    return std::accumulate(values.begin() + begin, values.begin() + end + 1, 0.0) /
-           static_cast<double>(end - begin + 1);
+  // Whole windows only: an eigenvalue near zero at the start grows whatever will come.
+  if (last + 1 < 2 * window) return std::nullopt;
+  const auto average = [&](int64_t end) {  // of the last `window` epochs up to `end`
+    return std::accumulate(values.begin() + (end - window + 1), values.begin() + end + 1, 0.0) /
+           static_cast<double>(window);
   };
   const double before = average(last - window), now = average(last);
   // An eigenvalue that is not positive is no sharp minimum, whatever the ratio.

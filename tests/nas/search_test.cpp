@@ -200,6 +200,7 @@ TEST(Collapse, TheEigenvalueCriterionIsThatOfThePaper) {
     return find_collapse(options, {.eigenvalues = values, .skips = {}});
   };
   EXPECT_FALSE(found({1}));
+  EXPECT_FALSE(found({0.01, 1, 2}));  // the first window is not whole yet
   EXPECT_FALSE(found({1, 1, 1, 1}));
   EXPECT_FALSE(found({1, 1, 1, 1.5}));             // averages 1 and 1.25: 0.8
   EXPECT_TRUE(found({1, 1, 1, 1.7}));              // 1 and 1.35: 0.74
