@@ -97,8 +97,9 @@ std::string epoch_line(const nas::SearchSpace& space, const EpochRecord& r, int6
 void print_search(const SearchOutput& o) {
   const nas::SearchSummary& s = o.summary;
   const bool table = o.benchmark != nullptr;
-  fmt::print("{:>5}{:>12}{:>11}{:>10}{:>12}{:>14}{:>7}{}  genotype\n", "epoch", "valid loss", "valid %",
-             "rate", "eigenvalue", "mixed/direct", "skips", table ? "   table %" : "");
+  fmt::print("{:>5}{:>12}{:>11}{:>10}{:>12}{:>14}{:>7}{}  genotype\n",
+             o.options.method == "random" ? "cell" : "epoch", "valid loss", "valid %", "rate", "eigenvalue",
+             "mixed/direct", "skips", table ? "   table %" : "");
   for (const EpochRecord& r : s.history) {
     fmt::print("{:>5}{:>12}{:>11}{:>10.2g}{:>12}{:>14}{:>7}{}  {}\n", r.epoch,
                cell_number(r.valid_loss, "{:.4f}"), cell_number(r.valid_accuracy, "{:.2f}"), r.rate,
@@ -107,7 +108,8 @@ void print_search(const SearchOutput& o) {
                nas::genotype_text(r.genotype));
   }
   fmt::print("\n{}{}", nas::name_of(s.end), s.reason.empty() ? "" : ": " + s.reason);
-  fmt::print("\ngenotype of epoch {}: {}\n", s.chosen_epoch, nas::genotype_text(s.genotype));
+  fmt::print("\ngenotype of {} {}: {}\n", o.options.method == "random" ? "cell" : "epoch", s.chosen_epoch,
+             nas::genotype_text(s.genotype));
   fmt::print("its network: {:.3f} M parameters, {:.1f} M multiply-adds\n",
              static_cast<double>(o.parameters) / 1e6, static_cast<double>(o.multiply_adds) / 1e6);
   if (table) {

@@ -1,0 +1,78 @@
+// Random search: the best of the cells that it trained, and the same cells again after an interruption.
+
+#include "bilevel/nas/random_search.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "bilevel/core/random.h"
+#include "bilevel/nas/search_checkpoint.h"
+#include "tests/messages.h"
+#include "tests/support.h"
+
+namespace bilevel::nas {
+namespace {
+
+// Two classes that a network can tell apart: dark and bright noise.
+DeviceImages bytes(int64_t samples, uint64_t seed) {
+  Random random(seed);
+  const Tensor labels = at::arange(samples, at::kLong).remainder(2);
+  const Tensor noise = random.uniform({samples, 1, 8, 8}, test::floats()) * 100;
+  const Tensor images = (noise + 100 * labels.view({-1, 1, 1, 1})).to(at::kByte);
+  return {images, labels, {100}, {60}, test::floats()};
+}
+
+RandomSearch small_search() {
+  RandomSearch search;
+  search.space = make_space("nasbench201");
+  search.network.channels = 2;
+  search.network.cells = 1;
+  search.network.input_channels = 1;
+  search.network.height = search.network.width = 8;
+  search.network.classes = 2;
+  search.train = bytes(64, 1);
+  search.valid = bytes(64, 2);
+  search.training = default_train_options(SpaceKind::nasbench201);
+  search.training.epochs = 3;
+  search.training.batch = 8;
+  search.samples = 4;
+  search.seed = 3;
+  return search;
+}
+
+TEST(RandomSearch, ReturnsTheBestOfItsCellsAndGoesOnWhereItWasStopped) {
+  const RandomSearch search = small_search();
+  const SearchSummary whole = random_search(search, nullptr, begin_random_search(search), {});
+  ASSERT_EQ(whole.history.size(), 4U);
+  double best = 0;
+  for (const EpochRecord& r : whole.history) best = std::max(best, r.valid_accuracy);
+  EXPECT_EQ(whole.history[static_cast<size_t>(whole.chosen_epoch) - 1].valid_accuracy, best);
+  EXPECT_EQ(whole.genotype, whole.history[static_cast<size_t>(whole.chosen_epoch) - 1].genotype);
+  EXPECT_GT(best, 90);  // chance is 50
+  EXPECT_FALSE(whole.history[0].genotype == whole.history[1].genotype);
+
+  int64_t steps = 0;
+  Checkpoint saved;
+  SearchCallbacks callbacks;
+  callbacks.interrupted = [&] { return ++steps == 40; };  // in the second cell: 24 steps each
+  callbacks.save = [&](const SearchState& state) { saved = search_checkpoint(state); };
+  EXPECT_EQ(random_search(search, nullptr, begin_random_search(search), callbacks).end,
+            SearchEnd::interrupted);
+  const SearchSummary rest = random_search(search, nullptr, search_state(saved, search.space, at::kCPU), {});
+  EXPECT_EQ(rest.genotype, whole.genotype);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(rest.history[i].valid_accuracy, whole.history[i].valid_accuracy);
+  }
+}
+
+TEST(RandomSearch, NeedsACell) {
+  RandomSearch search = small_search();
+  search.samples = 0;
+  EXPECT_NE(test::message([&] {
+              random_search(search, nullptr, begin_random_search(search), {});
+            }).find("--samples 0"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace bilevel::nas
