@@ -168,7 +168,7 @@ void require_finite_hypergradient(const Tensor& hypergradient, int64_t step) {
 
 // One answer for all tensors, so that a GPU is waited for once.
 bool finite_after(const Tensor& next, const OuterState& state) {
-  Tensor largest = next.abs().max();
+  Tensor largest = next.numel() > 0 ? next.abs().max() : at::zeros({}, next.options());
   for (const auto& tensors : state.transforms) {
     for (const Tensor& tensor : tensors) {
       if (tensor.numel() > 0) largest = at::maximum(largest, tensor.abs().max());  // carries a NaN on
