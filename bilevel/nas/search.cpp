@@ -79,7 +79,7 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
   options_.validate();
   if (options_.method == "random") {
     throw std::invalid_argument(
-        "--method random trains cells one by one and has no supernet to search in; use random-sharing");
+        "--method random trains cells one by one and has no supernet to search in: call random_search()");
   }
   for (const auto& [what, samples] :
        {std::pair{"training", problem.inner_samples()}, std::pair{"validation", problem.outer_samples()}}) {
