@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "bilevel/nas/synthetic_images.h"
+#include "tests/cli/image_files.h"
 #include "tests/cli/program.h"
 #include "tests/support.h"
 
@@ -17,21 +18,6 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::string idx(const std::vector<int64_t>& shape, const Tensor& values) {
-  std::string file{'\0', '\0', '\x08', static_cast<char>(shape.size())};
-  for (const int64_t length : shape) {
-    for (int shift = 24; shift >= 0; shift -= 8) file += static_cast<char>(length >> shift & 0xff);
-  }
-  const Tensor bytes = values.to(at::kByte).contiguous();
-  return file.append(reinterpret_cast<const char*>(bytes.data_ptr<uint8_t>()),
-                     static_cast<size_t>(bytes.numel()));
-}
-
-void put(const std::string& path, const std::string& bytes) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 std::string table_of_201() {
   const char* shared = std::getenv("BILEVEL_SHARED");

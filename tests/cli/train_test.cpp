@@ -8,6 +8,7 @@
 
 #include "bilevel/nas/synthetic_images.h"
 #include "bilevel/run/checkpoint.h"
+#include "tests/cli/image_files.h"
 #include "tests/cli/program.h"
 #include "tests/support.h"
 
@@ -21,20 +22,6 @@ using ::testing::IsEmpty;
 
 const std::string cell =
     "|nor_conv_3x3~0|+|none~0|nor_conv_3x3~1|+|skip_connect~0|avg_pool_3x3~1|nor_conv_1x1~2|";
-
-std::string idx(const std::vector<int64_t>& shape, const Tensor& values) {
-  std::string file{'\0', '\0', '\x08', static_cast<char>(shape.size())};
-  for (const int64_t length : shape) {
-    for (int shift = 24; shift >= 0; shift -= 8) file += static_cast<char>(length >> shift & 0xff);
-  }
-  const Tensor bytes = values.to(at::kByte).contiguous();
-  return file.append(reinterpret_cast<const char*>(bytes.data_ptr<uint8_t>()),
-                     static_cast<size_t>(bytes.numel()));
-}
-
-void put(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 class TrainTest : public ::testing::Test {
  protected:
