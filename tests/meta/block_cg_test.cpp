@@ -45,7 +45,9 @@ TEST(BlockCg, each_block_gets_what_it_gets_alone) {
             << "block " << i << ", " << steps << " steps, tolerance " << tolerance;
       }
       // Where nothing but rounding is left, rounding decides which step is the last.
-      if (steps < 50 || tolerance > 0) EXPECT_EQ(together.iterations, slowest);
+      if (steps < 50 || tolerance > 0) {
+        EXPECT_EQ(together.iterations, slowest);
+      }
       EXPECT_EQ(together.status, steps == 50 ? Status::converged : Status::max_iterations);
     }
   }
