@@ -3,7 +3,6 @@
 #include "bilevel/data/omniglot.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <dirent.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "bilevel/data/byte_source.h"
+#include "bilevel/data/parallel_files.h"
 #include "bilevel/data/png.h"
 #include "bilevel/data/resize.h"
 #include "bilevel/data/zip.h"
@@ -189,12 +189,9 @@ ClassImages read_omniglot(const OmniglotOptions& options) {
   result.images =
       at::empty({result.begin.back(), 1, size, size}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
   uint8_t* const images = result.images.data_ptr<uint8_t>();
-  at::parallel_for(0, result.begin.back(), 256, [&](int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; ++i) {
-      const Tensor image =
-          decode(*files[static_cast<size_t>(i)], first, sample.size(1), sample.size(2), size);
-      std::memcpy(images + i * size * size, image.data_ptr<uint8_t>(), static_cast<size_t>(size * size));
-    }
+  parallel_files(result.begin.back(), [&](int64_t i) {
+    const Tensor image = decode(*files[static_cast<size_t>(i)], first, sample.size(1), sample.size(2), size);
+    std::memcpy(images + i * size * size, image.data_ptr<uint8_t>(), static_cast<size_t>(size * size));
   });
   return result;
 }
