@@ -37,19 +37,20 @@ LearnerOptions options_of(const nlohmann::json& j) {
 }  // namespace
 
 Learner LearnedModel::make_learner(int64_t ways, const at::TensorOptions& tensors) const {
-  const Learner learner(this->learner, make_network(network, input, ways), tensors);
-  if (learner.outer_layout().size() != x.numel()) {
+  const Learner made(learner, make_network(network, input, ways), tensors);
+  if (made.outer_layout().size() != x.numel()) {
     throw std::invalid_argument(
         fmt::format("{} classes: {} has learned a start for {}, and so takes tasks of {} classes only; learn "
                     "with aid or itd for any number",
-                    ways, this->learner.name, outputs, outputs));
+                    ways, learner.name, outputs, outputs));
   }
-  return learner;
+  return made;
 }
 
 void save_model(const std::string& path, const LearnedModel& model) {
   Checkpoint file;
-  const Layout& layout = model.make_learner(model.outputs, model.x.options()).outer_layout();
+  const Learner learner = model.make_learner(model.outputs, model.x.options());
+  const Layout& layout = learner.outer_layout();
   const std::vector<Tensor> parts = layout.split(model.x);
   std::vector<std::string> names;
   for (size_t i = 0; i < parts.size(); ++i) {
