@@ -59,6 +59,10 @@ void LearnerOptions::validate() const {
   require(proximal > 0 && std::isfinite(proximal), "proximal", proximal, "positive and finite");
   require(centre_weight > 0 && std::isfinite(centre_weight), "centre_weight", centre_weight,
           "positive and finite");
+  if (curvature != "hessian" && curvature != "gauss-newton") {
+    throw std::invalid_argument(
+        fmt::format("curvature '{}' is unknown: choose hessian or gauss-newton", curvature));
+  }
   if (name == "aid" && ridge == 0) {
     throw std::invalid_argument(
         "ridge = 0: aid solves a linear system in each head, which is singular without a ridge (more "
@@ -79,7 +83,7 @@ LearnerOptions default_learner_options(const std::string& name) {
   options.name = name;
   if (name == "aid" || name == "itd") {
     options.inner_steps = 20;
-    options.inner_rate = 0.5;
+    options.inner_rate = 0.05;  // features grow while they are learned, and the safe rate falls
   } else if (name == "anil") {
     options.inner_steps = 5;
     options.inner_rate = 0.1;
@@ -90,10 +94,13 @@ LearnerOptions default_learner_options(const std::string& name) {
     options.inner_steps = 10;
     options.inner_rate = 0.1;
     options.terms = 5;
+    options.proximal = 2;
+    options.curvature = "gauss-newton";
   } else if (name == "hyper-representation") {
     options.inner_steps = 50;
     options.truncate = 10;
     options.inner_rate = 0.1;
+    options.centre_weight = 0.02;
   }
   options.validate();
   return options;
@@ -177,8 +184,9 @@ TaskBatch Learner::on_device(const TaskBatch& tasks) const {
 
 std::unique_ptr<HypergradientEstimator> Learner::make_estimator(int64_t tasks, int64_t steps) const {
   if (is_implicit(options_.name)) {
-    return std::make_unique<BlockCg>(
-        BlockCgOptions{.blocks = tasks, .steps = options_.terms, .relative_tolerance = options_.tolerance});
+    BlockCgOptions cg{.blocks = tasks, .steps = options_.terms, .relative_tolerance = options_.tolerance};
+    cg.curvature.kind = options_.curvature;
+    return std::make_unique<BlockCg>(cg);
   }
   if (options_.name == "maml-first-order") return std::make_unique<FirstOrder>();
   if (options_.truncate > 0 && options_.truncate < steps) {

@@ -32,9 +32,10 @@ struct LearnerOptions {
   double inner_rate = 0.1;   // of gradient descent; where the learner begins, if it learns it
   int64_t terms = 10;        // CG steps of aid and imaml, at most
   double tolerance = 0;      // of CG, relative, each task for itself; 0 = all the steps
-  int64_t truncate = 0;      // K: reverse through the last K steps, for itd and hyper-representation; 0 = all
-  double ridge = 0.01;       // of aid's and itd's heads; > 0 for aid, or the heads are not determined
-  double proximal = 1;       // lambda / 2 |w - x|^2 of imaml; > 0
+  std::string curvature = "hessian";  // of CG; networks' Hessians are indefinite: gauss-newton for imaml
+  int64_t truncate = 0;  // K: reverse through the last K steps, for itd and hyper-representation; 0 = all
+  double ridge = 0.01;   // of aid's and itd's heads; > 0 for aid, or the heads are not determined
+  double proximal = 1;   // lambda / 2 |w - x|^2 of imaml; > 0
   double centre_weight = 0.1;  // where hyper-representation's rho_j begin; > 0
   void validate() const;
 };

@@ -14,6 +14,7 @@ nlohmann::json options_json(const LearnerOptions& o) {
   return {{"name", o.name},         {"inner_steps", o.inner_steps},
           {"growth", o.growth},     {"inner_rate", o.inner_rate},
           {"terms", o.terms},       {"tolerance", o.tolerance},
+          {"curvature", o.curvature},
           {"truncate", o.truncate}, {"ridge", o.ridge},
           {"proximal", o.proximal}, {"centre_weight", o.centre_weight}};
 }
@@ -26,6 +27,7 @@ LearnerOptions options_of(const nlohmann::json& j) {
   o.inner_rate = j.at("inner_rate").get<double>();
   o.terms = j.at("terms").get<int64_t>();
   o.tolerance = j.at("tolerance").get<double>();
+  o.curvature = j.at("curvature").get<std::string>();
   o.truncate = j.at("truncate").get<int64_t>();
   o.ridge = j.at("ridge").get<double>();
   o.proximal = j.at("proximal").get<double>();

@@ -71,6 +71,16 @@ Tensor NetworkProblem::outer_loss(const Tensor& w, const Tensor& z, const Batch&
   return task_losses(valid_outputs(w, z), valid_targets_).mean();
 }
 
+std::optional<InnerParts> NetworkProblem::inner_parts(const Tensor& w, const Tensor& z,
+                                                      const Batch& /*batch*/) const {
+  const std::vector<Tensor> parts = outer_.split(z);
+  InnerParts result;
+  result.outputs = outputs(options_.learned_features ? parts[0] : train_inputs_, w);
+  result.loss = [this](const Tensor& outputs) { return task_losses(outputs, train_targets_).sum(); };
+  if (options_.learned_weights || options_.weight > 0) result.regularizer = distance(w, parts);
+  return result;
+}
+
 Tensor NetworkProblem::initial_inner(uint64_t /*seed*/) const { return {}; }
 Tensor NetworkProblem::initial_outer(uint64_t /*seed*/) const { return {}; }
 

@@ -38,6 +38,7 @@ class NetworkProblem : public Problem {
   Tensor initial_outer(uint64_t seed) const override;  // undefined: z comes from the learner
   int64_t inner_samples() const override { return train_targets_.size(0) * train_targets_.size(1); }
   int64_t outer_samples() const override { return valid_targets_.size(0) * valid_targets_.size(1); }
+  std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& z, const Batch& batch) const override;
   Tensor inner_start(const Tensor& z) const override;
   Tensor inner_rate(const Tensor& z) const override;
   bool inner_loss_uses_outer() const override;

@@ -18,6 +18,7 @@ LearnerOptions small_options(const std::string& name) {
   o.inner_steps = 4;
   o.truncate = 0;
   o.inner_rate = 0.3;
+  o.curvature = "hessian";
   if (name == "aid") {  // solved, so that the implicit derivative is that of the solution
     o.ridge = 0.1;
     o.inner_steps = 400;
@@ -167,6 +168,21 @@ TEST(FirstOrder, is_the_gradient_at_the_end_of_the_steps) {
   EXPECT_LT(relative_distance(first_none.hypergradient(x, tasks).value, none.hypergradient(x, tasks).value),
             1e-12);
   EXPECT_EQ(first.hypergradient(x, tasks).counts.hessian, 0);
+}
+
+// Where a network's Hessian is indefinite, the Gauss-Newton matrix with the proximal term is not; both are
+// the same for a linear model.
+TEST(Imaml, gauss_newton_is_the_hessian_of_a_linear_model) {
+  const Network network({4}, {{Layer::Kind::linear, 3}});
+  LearnerOptions options = small_options("imaml");
+  const TaskBatch tasks = small_tasks(3, {4});
+  const Learner by_hessian(options, network, at::kDouble);
+  options.curvature = "gauss-newton";
+  const Learner by_gauss_newton(options, network, at::kDouble);
+  const Tensor x = by_hessian.initial_outer(3);
+  const Hypergradient found = by_gauss_newton.hypergradient(x, tasks);
+  EXPECT_EQ(found.status, Status::converged);
+  EXPECT_LT(relative_distance(found.value, by_hessian.hypergradient(x, tasks).value), 1e-10);
 }
 
 TEST(LearnerOptions, misuse_is_named) {
