@@ -69,9 +69,7 @@ Tensor with_channels(const Tensor& images, int64_t channels, const std::string& 
   if (images.size(1) == channels) return images;
   if (images.size(1) == 1) return images.expand({-1, channels, -1, -1});
   throw std::invalid_argument(
-      fmt::format("{}: colour images, but the network learned on grey ones: "
-                  "convert them to grey",
-                  what));
+      fmt::format("{}: colour images, but the network learned on grey ones: convert them to grey", what));
 }
 
 Predictions predict(const Options& o, const meta::LearnedModel& model, const at::TensorOptions& tensors) {
@@ -157,10 +155,9 @@ int run(const Options& o) {
     fmt::print("{}\n", json_of(o, p, best).dump());
     return success;
   }
-  fmt::print(
-      "{} classes, {} images to learn from ({:.1f} % of them recognised "
-      "afterwards)\n\n",
-      p.classes.size(), std::accumulate(p.counts.begin(), p.counts.end(), int64_t{0}), p.support_accuracy);
+  fmt::print("{} classes, {} images to learn from ({:.1f} % of them recognised afterwards)\n\n",
+             p.classes.size(), std::accumulate(p.counts.begin(), p.counts.end(), int64_t{0}),
+             p.support_accuracy);
   size_t width = 4;
   for (const std::string& file : p.files) width = std::max(width, file.size());
   fmt::print("{:<{}}  {:>10}  class\n", "file", width, "confidence");
@@ -177,16 +174,13 @@ int run(const Options& o) {
 }  // namespace
 
 void add_adapt_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("adapt",
-                                         "Recognise one's own images from a few of "
-                                         "each class, by what was learned");
+  CLI::App* command =
+      app.add_subcommand("adapt", "Recognise one's own images from a few of each class, by what was learned");
   command->footer(
-      "The support folder has a folder of PNG files for each "
-      "class; the images to be recognised are PNG files "
-      "in a folder.\n"
+      "The support folder has a folder of PNG files for each class; the images to be recognised are PNG "
+      "files in a folder.\n"
       "Examples:\n"
-      "  bilevel adapt --run runs/learn-20260101-120000-0 "
-      "--support my-letters/ --images new/ --out "
+      "  bilevel adapt --run runs/learn-20260101-120000-0 --support my-letters/ --images new/ --out "
       "predictions.csv");
   const auto options = std::make_shared<Options>();
   command->add_option("--run", options->run, "folder of a `bilevel learn` run on images")->required();

@@ -37,9 +37,8 @@ meta::LearnState resumed(const Checkpoint& checkpoint, const nlohmann::json& now
   if (const auto then = checkpoint.metadata.find("identity");
       then == checkpoint.metadata.end() || *then != now) {
     throw std::runtime_error(
-        fmt::format("--resume {}: the run was made on other data or with "
-                    "another learner than now ({}): give it what it "
-                    "began with",
+        fmt::format("--resume {}: the run was made on other data or with another learner than now ({}): give "
+                    "it what it began with",
                     run.resume, now.dump()));
   }
   return meta::learn_state(checkpoint, learner.outer_layout().size(), device);
@@ -137,21 +136,17 @@ void add_learn_command(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("learn", "Learn across few-shot tasks (AID, ITD, ANIL, MAML, iMAML, K-RMD)");
   command->footer(
-      "Each iteration takes some tasks, learns each from its few "
-      "training examples by inner steps, and moves "
+      "Each iteration takes some tasks, learns each from its few training examples by inner steps, and moves "
       "what the\n"
-      "tasks share by the derivative of their validation loss "
-      "through those steps or through their "
+      "tasks share by the derivative of their validation loss through those steps or through their "
       "solution.\n"
       "Examples:\n"
       "  bilevel learn --learner aid\n"
       "  bilevel learn --data sinusoids --learner maml\n"
-      "  bilevel learn --data omniglot --data-dir data --learner "
-      "hyper-representation --truncate 10 "
+      "  bilevel learn --data omniglot --data-dir data --learner hyper-representation --truncate 10 "
       "--filters 16 \\\n"
       "                --iterations 300\n"
-      "  bilevel learn --data my-classes/ --image-size 32 --shots "
-      "5 --learner anil\n"
+      "  bilevel learn --data my-classes/ --image-size 32 --shots 5 --learner anil\n"
       "  bilevel learn --resume runs/learn-20260101-120000-0");
   const auto options = std::make_shared<LearnFlags>();
   add_learn_options(*command, *options);

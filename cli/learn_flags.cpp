@@ -44,7 +44,7 @@ LearnSettings defaults_of(const std::string& data, const std::string& learner) {
     s.data.shape.shots = 5;
     s.network.filters = data == "fc100" ? 64 : 32;
   }
-  if (data == "omniglot" && learner == "hyper-representation") s.learn.outer.rate = 0.003;
+  if (data == "omniglot" && learner == "hyper-representation") s.learn.outer.rate = 0.01;
   return s;
 }
 
@@ -55,11 +55,11 @@ void add_learn_options(CLI::App& command, LearnFlags& o) {
   o.common.dtype = "float";
   auto* tasks = command.add_option_group("tasks");
   tasks
-      ->add_option("--data", o.given.data.data,
-                   fmt::format("{}; or a folder with a folder of PNG files for "
-                               "each class, perhaps below "
-                               "train, val and test",
-                               fmt::join(meta::task_data_names(), ", ")))
+      ->add_option(
+          "--data", o.given.data.data,
+          fmt::format(
+              "{}; or a folder with a folder of PNG files for each class, perhaps below train, val and test",
+              fmt::join(meta::task_data_names(), ", ")))
       ->capture_default_str();
   tasks->add_option("--data-dir", o.given.data.folder, "where sets known by name are")
       ->envname("BILEVEL_DATA")
@@ -91,8 +91,7 @@ void add_learn_options(CLI::App& command, LearnFlags& o) {
       "T: steps with which a task is learned");
   add_setting(
       *learner, o, "--growth", [](S & s) -> auto& { return s.learner.growth; },
-      "c: T grows as c (k+1)^(1/4) with the iterations (AID-BiO increasing); 0 "
-      "= T as given");
+      "c: T grows as c (k+1)^(1/4) with the iterations (AID-BiO increasing); 0 = T as given");
   add_setting(
       *learner, o, "--inner-rate", [](S & s) -> auto& { return s.learner.inner_rate; },
       "of these steps; hyper-representation learns it from here");
@@ -108,8 +107,7 @@ void add_learn_options(CLI::App& command, LearnFlags& o) {
       ->check(CLI::IsMember({"hessian", "gauss-newton"}));
   add_setting(
       *learner, o, "--truncate", [](S & s) -> auto& { return s.learner.truncate; },
-      "K: go back through the last K steps, of itd and hyper-representation; 0 "
-      "= all");
+      "K: go back through the last K steps, of itd and hyper-representation; 0 = all");
   add_setting(
       *learner, o, "--ridge", [](S & s) -> auto& { return s.learner.ridge; }, "of the heads of aid and itd");
   add_setting(

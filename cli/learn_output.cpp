@@ -64,11 +64,9 @@ std::string record_line(const meta::LearnRecord& r, int64_t iterations, bool reg
 
 void print_learn(const LearnOutput& o) {
   const LearnSettings& s = o.settings;
-  fmt::print(
-      "{}\n{} with network {} ({}): {} numbers learned across tasks, {} "
-      "for each task\n",
-      o.data, s.learner.name, s.network.name, s.network.filters, o.learner.outer_layout().size(),
-      o.learner.task_parameters());
+  fmt::print("{}\n{} with network {} ({}): {} numbers learned across tasks, {} for each task\n", o.data,
+             s.learner.name, s.network.name, s.network.filters, o.learner.outer_layout().size(),
+             o.learner.task_parameters());
   if (!o.regression)
     fmt::print("tasks of {} classes, {} examples of each\n", s.data.shape.ways, s.data.shape.shots);
   fmt::print("\n{:>10}{:>10}{:>15}{:>20}\n", "iteration", "seconds", "training loss",
@@ -84,11 +82,9 @@ void print_learn(const LearnOutput& o) {
                o.regression ? "loss" : "accuracy", score_text(o.summary.test, o.regression),
                o.summary.test.tasks);
   }
-  fmt::print(
-      "{} iterations, {:.1f} s; {} inner and {} outer gradients, {} "
-      "Hessian and {} cross products\n",
-      state.algorithm.iteration, state.seconds, state.counts.inner_gradient, state.counts.outer_gradient,
-      state.counts.hessian, state.counts.cross);
+  fmt::print("{} iterations, {:.1f} s; {} inner and {} outer gradients, {} Hessian and {} cross products\n",
+             state.algorithm.iteration, state.seconds, state.counts.inner_gradient,
+             state.counts.outer_gradient, state.counts.hessian, state.counts.cross);
 }
 
 }  // namespace bilevel::cli

@@ -5,6 +5,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "bilevel/core/random.h"
 #include "bilevel/meta/networks.h"
 #include "bilevel/meta/task_loss.h"
@@ -58,19 +61,16 @@ void expect_finite_differences(const Learner& learner, const Tensor& x, const Ta
 }
 
 class Learners : public testing::TestWithParam<std::string> {};
+class Derivatives : public testing::TestWithParam<std::string> {};  // first-order MAML is none
 
-TEST_P(Learners, on_points_against_finite_differences) {
+TEST_P(Derivatives, on_points_against_finite_differences) {
   const Network network = make_network({.name = "mlp", .filters = 6}, {4}, 3);
   const Learner learner(small_options(GetParam()), network, at::kDouble);
   const Tensor x = learner.initial_outer(3);
-  if (GetParam() == "maml-first-order")
-    GTEST_SKIP() << "is no derivative; see FirstOrder.is_the_gradient_at_the_end_of_the_steps";
   expect_finite_differences(learner, x, small_tasks(2, {4}), 2e-6);
 }
 
-TEST_P(Learners, on_numbers_against_finite_differences) {
-  if (GetParam() == "maml-first-order")
-    GTEST_SKIP() << "is no derivative; see FirstOrder.is_the_gradient_at_the_end_of_the_steps";
+TEST_P(Derivatives, on_numbers_against_finite_differences) {
   const Network network = make_network({.name = "mlp", .filters = 5}, {2}, 1);
   LearnerOptions options = small_options(GetParam());
   options.inner_rate = options.name == "imaml" ? 0.003 : 0.05;  // squares of dense layers are steeper
@@ -102,11 +102,15 @@ TEST_P(Learners, on_images_together_as_one_after_another) {
     EXPECT_TRUE(together.equal(learner.hypergradient(x, tasks).value)) << "other bits the second time";
   }
 }
-INSTANTIATE_TEST_SUITE_P(All, Learners, testing::ValuesIn(learner_names()), [](const auto& i) {
-  std::string name = i.param;
-  for (char& c : name) c = c == '-' ? '_' : c;
+std::string test_name(const testing::TestParamInfo<std::string>& info) {
+  std::string name = info.param;
+  std::replace(name.begin(), name.end(), '-', '_');
   return name;
-});
+}
+INSTANTIATE_TEST_SUITE_P(All, Learners, testing::ValuesIn(learner_names()), test_name);
+INSTANTIATE_TEST_SUITE_P(All, Derivatives,
+                         testing::Values("aid", "itd", "anil", "maml", "imaml", "hyper-representation"),
+                         test_name);
 
 TEST(HyperRepresentation, on_images_against_finite_differences) {
   const Network network = make_network({.name = "omniglot", .filters = 3}, {1, 16, 16}, 3);
