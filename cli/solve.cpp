@@ -65,11 +65,12 @@ int run(const CLI::App& command, Options& o) {
   {
     Progress progress(o.common);
     const SolveOptions& s = o.algorithm.solve;
-    summary = solve(*problem.problem, *algorithm, s, [&](const SolveRecord& r, const AlgorithmState&) {
-      progress(fmt::format("{}: iteration {} of {}, loss {:.5g}, {:.1f} s", algorithm->name(), r.iteration,
-                           s.iterations, r.outer_loss, r.seconds));
-      return true;
-    });
+    summary =
+        solve(*problem.problem, *algorithm, s, {.record = [&](const SolveRecord& r, const AlgorithmState&) {
+          progress(fmt::format("{}: iteration {} of {}, loss {:.5g}, {:.1f} s", algorithm->name(),
+                               r.iteration, s.iterations, r.outer_loss, r.seconds));
+          return true;
+        }});
   }
   Json json = {{"problem", problem.name}};
   json.update(solve_json(summary));
