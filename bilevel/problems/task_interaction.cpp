@@ -266,10 +266,14 @@ Tensor TaskInteraction::initial_outer(uint64_t /*seed*/) const {
 
 Tensor TaskInteraction::models(const Tensor& w) const { return w.view({tasks_, -1}); }
 
+double TaskInteraction::percent_right(const Blocks& blocks, const Tensor& w) const {
+  const Tensor right =
+      scores(blocks, w.detach()).argmax(2).eq(blocks.labels).to(blocks.weights.scalar_type());
+  return 100 * ((right * blocks.weights).sum() / blocks.weights.sum()).item<double>();
+}
+
 double TaskInteraction::accuracy(const Tensor& w, const TaskExamples& examples) const {
-  const Blocks blocks = blocks_of(examples, 1, {});
-  const Tensor right = scores(blocks, w.detach()).argmax(2).eq(blocks.labels).to(tensors_.dtype());
-  return 100 * (right * blocks.weights).sum().item<double>();
+  return percent_right(blocks_of(examples, 1, {}), w);
 }
 
 double TaskInteraction::loss(const Tensor& w, const TaskExamples& examples) const {
@@ -277,7 +281,7 @@ double TaskInteraction::loss(const Tensor& w, const TaskExamples& examples) cons
 }
 
 std::map<std::string, double> TaskInteraction::metrics(const Tensor& w, const Tensor& /*x*/) const {
-  return {{"train_accuracy", accuracy(w, sets_.train)}, {"valid_accuracy", accuracy(w, sets_.valid)}};
+  return {{"train_accuracy", percent_right(train_, w)}, {"valid_accuracy", percent_right(valid_, w)}};
 }
 
 }  // namespace bilevel

@@ -84,6 +84,7 @@ class TaskInteraction : public Problem {
   Blocks blocks_of(const TaskExamples& examples, double scale, const Batch& batch) const;
   Blocks train_blocks(const Batch& batch) const;
   Blocks valid_blocks(const Batch& batch) const;
+  double percent_right(const Blocks& blocks, const Tensor& w) const;
   Tensor scores(const Blocks& blocks, const Tensor& w) const;  // blocks x rows x classes
   Tensor cross_entropy(const Blocks& blocks, const Tensor& w) const;
   Tensor cross_entropy_gradient(const Blocks& blocks, const Tensor& probabilities) const;
