@@ -229,7 +229,7 @@ void add_interact_command(CLI::App& app, int& exit_code) {
       "so that the models do well on validation examples, and compared with tasks trained on their own and\n"
       "with one model for all. Without --train-tasks or --task-column the classes are the tasks.\n"
       "Defaults: K-RMD with T = 100 and K = T, the inner rate from the data's curvature, Adam at 0.05, at\n"
-      "most 1000 iterations.\n"
+      "most 150 iterations.\n"
       "Examples:\n"
       "  bilevel interact --data synthetic --clusters 3 --tasks 12 --json\n"
       "  bilevel interact --train shops.csv --task-column shop --label-column bought --out run1\n"

@@ -89,7 +89,10 @@ std::optional<Pool> load_pool(const std::string& name, const Scale& scale, const
   } catch (const std::runtime_error&) {
     return std::nullopt;  // the caller names what it found instead
   }
-  Pool pool{.name = name, .classes = images.classes, .class_names = images.class_names};
+  Pool pool;
+  pool.name = name;
+  pool.classes = images.classes;
+  pool.class_names = images.class_names;
   Tensor all = at::cat({images.train_images, images.test_images});
   pool.labels = at::cat({images.train_labels, images.test_labels});
   if (scale.test_images > 0) {

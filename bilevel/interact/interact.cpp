@@ -29,8 +29,10 @@ InteractOptions default_interact_options() {
   options.settings.inner.rate = 0;
   options.settings.outer.optimizer = "adam";
   options.settings.outer.rate = 0.05;
-  options.solve.iterations = 1000;
-  options.patience = 100;
+  // Enough for a pull to grow or shrink a thousandfold. Much longer fits the validation examples: C thins out
+  // to the few pairs that happen to serve them best.
+  options.solve.iterations = 150;
+  options.patience = 50;
   return options;
 }
 
@@ -113,18 +115,18 @@ ClusterMeans cluster_means(const Tensor& interaction, const std::vector<int64_t>
 }
 
 std::vector<int64_t> suggest_clusters(const Tensor& interaction) {
-  constexpr double floor = 0.01, least_fall = 2;
+  constexpr double floor = 1e-4, least_fall = 2;
   const Tensor matrix = interaction.cpu().to(at::kDouble).contiguous();
   const int64_t tasks = matrix.size(0);
   const double* c = matrix.data_ptr<double>();
   std::vector<std::vector<int64_t>> groups;
   for (int64_t task = 0; task < tasks; ++task) groups.push_back({task});
   const auto pull = [&](const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
-    double sum = 0;
+    double strongest = 0;
     for (const int64_t i : a) {
-      for (const int64_t j : b) sum += c[i * tasks + j];
+      for (const int64_t j : b) strongest = std::max(strongest, c[i * tasks + j]);
     }
-    return sum / static_cast<double>(a.size() * b.size());
+    return strongest;
   };
   std::vector<std::vector<std::vector<int64_t>>> stages{groups};  // before each merge, and at the end
   std::vector<double> strengths;

@@ -79,9 +79,9 @@ struct ClusterMeans {
 };
 ClusterMeans cluster_means(const Tensor& interaction, const std::vector<int64_t>& clusters);
 
-// Average linkage on C, from the strongest pair on, cut where the strength of a merge falls by the largest
-// factor; pulls below a hundredth of the strongest count as a hundredth of it. Where it never falls by half
-// at once all tasks are one cluster. One number per task, from 0 in the order of the tasks.
+// Single linkage on C, because a chain of pulls holds its ends together too, cut where the strength of a
+// merge falls by the largest factor; pulls below 1e-4 of the strongest count as that. Where it never falls by
+// half at once all tasks are one cluster. One number per task, from 0 in the order of the tasks.
 std::vector<int64_t> suggest_clusters(const Tensor& interaction);
 // Pairs of tasks that two ways of clustering agree on, percent (Rand 1971).
 double rand_index(const std::vector<int64_t>& a, const std::vector<int64_t>& b);
