@@ -2,25 +2,30 @@
 
 #include "bilevel/interact/interact.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "bilevel/data/npy.h"
 #include "bilevel/problems/task_files.h"
 #include "bilevel/problems/task_sets.h"
+#include "bilevel/run/solve_checkpoint.h"
 #include "cli/algorithm_options.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/interact_output.h"
-#include "cli/out_folder.h"
+#include "cli/run_options.h"
+#include "cli/solve_run.h"
 
 namespace bilevel::cli {
 namespace {
@@ -29,7 +34,8 @@ struct Options {
   CommonOptions common;
   AlgorithmFlags algorithm;
   InteractOptions interact = default_interact_options();
-  std::string data = "synthetic", out;
+  std::string data = "synthetic";
+  RunFlags run;
   ClusteredTasksOptions synthetic;
   TaskFileOptions files;
   uint64_t seed = 0;
@@ -96,12 +102,12 @@ void add_options(CLI::App& command, Options& o) {
       ->capture_default_str();
   search->add_option("--seed", o.seed, "of the made-up tasks, of the split and of the batches")
       ->capture_default_str();
-  search->add_option("--out", o.out, "folder for the matrix, its picture, the models and summary.json");
 
   o.algorithm.algorithm = "krmd";
   o.algorithm.settings = o.interact.settings;
   o.algorithm.solve = o.interact.solve;
   add_algorithm_options(command, o.algorithm);
+  add_run_options(command, o.run);
   add_common_options(command, o.common);
 }
 
@@ -175,48 +181,90 @@ TaskSets load(Options& o, const at::TensorOptions& tensors) {
   return read_task_sets(o.files);
 }
 
-int run(const CLI::App& command, Options& o) {
+// ---- the work ----
+
+// The best point is not part of the algorithm's state: beside the checkpoint, x and w in one vector, written
+// whenever there is a better one. A run that goes on some iterations earlier finds the same point again.
+constexpr const char* best_file = "best.npy";
+
+void save_best(const RunFolder& folder, const BestPoint& best) {
+  const Tensor numbers = at::tensor({best.loss, static_cast<double>(best.iteration)},
+                                    best.x.options().dtype(at::kDouble).device(at::kCPU));
+  write_npy(folder.file(best_file),
+            at::cat({numbers, best.x.cpu().to(at::kDouble), best.w.cpu().to(at::kDouble)}));
+}
+
+BestPoint load_best(const RunFolder& folder, const Checkpoint& checkpoint, const at::TensorOptions& tensors) {
+  const AlgorithmState state = take_solve(checkpoint, tensors.device()).so_far.state;
+  const int64_t x = state.x.numel(), w = state.inner.w.numel();
+  const Tensor stored = read_npy(folder.file(best_file));
+  if (stored.dim() != 1 || stored.numel() != 2 + x + w || stored.scalar_type() != at::kDouble) {
+    throw std::runtime_error(fmt::format("{}: expected {} numbers, found {}; begin the run anew",
+                                         folder.file(best_file), 2 + x + w, stored.numel()));
+  }
+  BestPoint best;
+  best.loss = stored[0].item<double>();
+  best.iteration = std::llround(stored[1].item<double>());
+  best.x = stored.narrow(0, 2, x).to(tensors);
+  best.w = stored.narrow(0, 2 + x, w).to(tensors);
+  best.before = state.x;
+  return best;
+}
+
+InteractReport work(const Options& o, const TaskSets& sets, RunFolder& folder,
+                    const at::TensorOptions& tensors) {
+  const auto checkpoint = load_run(folder, o.run, o.common);
+  const Solver solver = [&](const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
+                            const SolveHooks& hooks) {
+    return solve_in_folder({.problem = problem,
+                            .algorithm = algorithm,
+                            .options = options,
+                            .run = o.run,
+                            .common = o.common,
+                            .command = "interact",
+                            .data = {{"tasks", sets.task_names}, {"features", sets.train.features.size(1)}},
+                            .hooks = hooks},
+                           folder, checkpoint);
+  };
+  SearchStart start;
+  if (checkpoint) start.best = load_best(folder, *checkpoint, tensors);
+  start.found = [&](const BestPoint& best) { save_best(folder, best); };
+  return interact(sets, o.interact, tensors, {}, {}, solver, std::move(start));
+}
+
+int run(CLI::App& command, Options& o) {
+  take_options(command, o.run, o.common);
   check_choice(command, o);
   complete(command, o);
   const at::TensorOptions tensors = apply_common_options(o.common);
-  TaskSets sets;
-  InteractReport report;
-  std::optional<OutFolder> out;
-  {
-    Progress progress(o.common);
-    progress("interact: reading");
-    sets = load(o, tensors);
-    out.emplace(o.out);
-    SolveHooks hooks;
-    hooks.record = [&](const SolveRecord& r, const AlgorithmState&) {
-      progress(fmt::format("interact: iteration {} of {}, validation loss {:.4f}, accuracy {:.2f} %",
-                           r.iteration, o.interact.solve.iterations, r.outer_loss,
-                           r.metrics.at("valid_accuracy")));
-      return true;
-    };
-    report = interact(sets, o.interact, tensors, hooks,
-                      [&](const std::string& what) { progress("interact: " + what); });
-  }
-  const InteractOutput output{
-      .sets = sets,
-      .report = report,
-      .data = o.files.train.examples.features.empty() ? o.data : o.files.train.examples.features,
-      .records = o.algorithm.solve.records};
-  const Json json = interact_json(output);
-  if (o.common.json) {
-    fmt::print("{}\n", json.dump());
-  } else {
-    print_interact(json);
-  }
-  if (o.out.empty()) return success;
-  const std::vector<std::string> written = write_interact(output, json, o.out);  // last: a full disk must
-  out->keep();                                                                   // not cost the answer
-  if (std::find(written.begin(), written.end(), "interaction.svg") == written.end()) {
-    fmt::print(stderr,
-               "bilevel: no interaction.svg: gnuplot is not here (Debian: apt-get install gnuplot-nox)\n");
-  }
-  if (!o.common.json) fmt::print("written to {}: {}\n", o.out, fmt::join(written, ", "));
-  return success;
+  const TaskSets sets = load(o, tensors);
+  const TaskInteraction check(sets, o.interact.problem, tensors);  // refuses before there is a folder
+  RunFolder folder = open_run(command, o.run, o.seed);
+  int exit_code = success;
+  work_in(folder, [&] {
+    const InteractReport report = work(o, sets, folder, tensors);
+    const std::string& train = o.files.train.examples.features;
+    const InteractOutput output{.sets = sets,
+                                .report = report,
+                                .data = train.empty() ? o.data : train,
+                                .records = o.algorithm.solve.records};
+    Json json = {{"folder", folder.path()}};
+    json.update(interact_json(output));
+    if (o.common.json) {
+      fmt::print("{}\n", json.dump());
+    } else {
+      print_interact(json);
+    }
+    // Last: a full disk must not cost the answer.
+    const std::vector<std::string> written = write_interact(output, json, folder.path());
+    if (std::find(written.begin(), written.end(), "interaction.svg") == written.end()) {
+      fmt::print(stderr,
+                 "bilevel: no interaction.svg: gnuplot is not here (Debian: apt-get install gnuplot-nox)\n");
+    }
+    exit_code = end_solve_run(command, folder, report.learned.summary, json);
+  });
+  if (!o.common.json) fmt::print("the run is in {}\n", folder.path());
+  return exit_code;
 }
 
 }  // namespace

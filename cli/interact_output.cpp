@@ -81,7 +81,7 @@ Json interact_json(const InteractOutput& o) {
                {"test_examples", sets.test.size()},
                {"task_names", sets.task_names}};
   add_scores(json, "", &r.learned);
-  add_scores(json, "independent_", &r.independent);
+  add_scores(json, "independent_", r.independent ? &*r.independent : nullptr);
   add_scores(json, "pooled_", r.pooled ? &*r.pooled : nullptr);
   json["interaction"] = rows_of(r.learned.interaction);
   const std::vector<int64_t> suggested = suggest_clusters(r.learned.interaction);
@@ -152,7 +152,7 @@ std::vector<std::string> write_interact(const InteractOutput& o, const Json& jso
                                         const std::string& folder) {
   const LearnedTasks& learned = o.report.learned;
   const std::vector<std::string>& names = o.sets.task_names;
-  std::vector<std::string> written{"interaction.npy", "interaction.csv", "model.npy", "summary.json"};
+  std::vector<std::string> written{"interaction.npy", "interaction.csv", "model.npy"};
   write_npy(folder + "/interaction.npy", learned.interaction);
   write_npy(folder + "/model.npy", o.sets.classes_are_tasks
                                        ? learned.w.view({o.sets.tasks, -1})
@@ -171,7 +171,6 @@ std::vector<std::string> write_interact(const InteractOutput& o, const Json& jso
     write_file(folder + "/interaction.svg", picture);
     written.emplace_back("interaction.svg");
   }
-  write_file(folder + "/summary.json", json.dump(2) + "\n");
   return written;
 }
 

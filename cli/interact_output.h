@@ -19,8 +19,8 @@ struct InteractOutput {
 
 Json interact_json(const InteractOutput& output);
 void print_interact(const Json& json);
-// interaction.npy, interaction.csv, model.npy, interaction.svg where gnuplot is here, and summary.json.
-// Returns the names of what was written.
+// interaction.npy, interaction.csv, model.npy, and interaction.svg where gnuplot is here. Returns the names
+// of what was written.
 std::vector<std::string> write_interact(const InteractOutput& output, const Json& json,
                                         const std::string& folder);
 

@@ -39,30 +39,34 @@ InteractOptions default_interact_options() {
 bool BestPoint::take(const SolveRecord& record, const AlgorithmState& state, int64_t patience) {
   // The first record is the start, whose w no x has been used for.
   if (!w.defined() || record.outer_loss < loss) {
-    x = before_.defined() ? before_ : state.x;
+    x = before.defined() ? before : state.x;
     w = state.inner.w;
     loss = record.outer_loss;
     iteration = record.iteration;
   }
-  before_ = state.x;
+  before = state.x;
   return patience == 0 || record.iteration - iteration < patience;
 }
 
 LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& options,
-                         const SolveHooks& hooks) {
+                         const SolveHooks& hooks, const Solver& solver, SearchStart start) {
   options.validate();
   AlgorithmSettings settings = options.settings;
   if (settings.inner.rate == 0) settings.inner.rate = problem.rate();
   SolveOptions solve_options = options.solve;
   solve_options.records = std::max<int64_t>(solve_options.iterations, 1);
-  BestPoint best;
+  BestPoint best = std::move(start.best);
   SolveHooks with_best = hooks;
   with_best.record = [&](const SolveRecord& record, const AlgorithmState& state) {
-    const bool go_on = !hooks.record || hooks.record(record, state);
-    return best.take(record, state, options.patience) && go_on;
+    bool go_on = !hooks.record || hooks.record(record, state);
+    go_on = best.take(record, state, options.patience) && go_on;
+    if (start.found && best.iteration == record.iteration) start.found(best);
+    return go_on;
   };
   LearnedTasks result;
-  result.summary = solve(problem, *make_algorithm(options.algorithm, settings), solve_options, with_best);
+  const auto algorithm = make_algorithm(options.algorithm, settings);
+  result.summary = solver ? solver(problem, *algorithm, solve_options, with_best)
+                          : solve(problem, *algorithm, solve_options, with_best);
   if (result.summary.reason == StopReason::not_finite) throw NotFiniteError(result.summary.message);
   result.x = best.x;
   result.w = best.w;
@@ -83,7 +87,8 @@ LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& 
 
 InteractReport interact(const TaskSets& sets, const InteractOptions& options,
                         const at::TensorOptions& tensors, const SolveHooks& hooks,
-                        const std::function<void(const std::string&)>& progress) {
+                        const std::function<void(const std::string&)>& progress, const Solver& solver,
+                        SearchStart start) {
   const auto say = [&](const char* what) {
     if (progress) progress(what);
   };
@@ -91,7 +96,8 @@ InteractReport interact(const TaskSets& sets, const InteractOptions& options,
   alone.coupling = Coupling::none;
   say("the interaction of the tasks");
   InteractReport report;
-  report.learned = learn_tasks({sets, options.problem, tensors}, options, hooks);
+  report.learned = learn_tasks({sets, options.problem, tensors}, options, hooks, solver, std::move(start));
+  if (report.learned.summary.reason == StopReason::interrupted) return report;
   say("every task on its own");
   report.independent = learn_tasks({sets, alone, tensors}, options);
   if (!sets.classes_are_tasks) {

@@ -40,10 +40,12 @@ class BestPoint {
   Tensor x, w;
   double loss = 0;
   int64_t iteration = 0;  // whose inner steps gave w
-
- private:
-  Tensor before_;  // the x of the record before
+  Tensor before;          // the x of the record before
 };
+
+// What runs a search: solve(), or a command's way around it with a folder and an end by a signal.
+using Solver = std::function<SolveSummary(const Problem& problem, const Algorithm& algorithm,
+                                          const SolveOptions& options, const SolveHooks& hooks)>;
 
 struct LearnedTasks {
   Tensor x, w;
@@ -57,19 +59,28 @@ struct LearnedTasks {
   SolveSummary summary;
 };
 
+// Where a search goes on, and who hears of its best point.
+struct SearchStart {
+  BestPoint best = {};                                    // so far
+  std::function<void(const BestPoint& best)> found = {};  // with every better one
+};
+
 // Searches x of one problem. `settings.inner.rate` of 0 takes the problem's. The hooks' own record goes
 // first; a record of every iteration is taken, whatever solve.records says. Throws NotFiniteError.
 LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& options,
-                         const SolveHooks& hooks = {});
+                         const SolveHooks& hooks = {}, const Solver& solver = {}, SearchStart start = {});
 
 struct InteractReport {
-  LearnedTasks learned, independent;
-  std::optional<LearnedTasks> pooled;  // where the tasks have examples of their own
+  LearnedTasks learned;
+  std::optional<LearnedTasks> independent;  // none where the search was interrupted
+  std::optional<LearnedTasks> pooled;       // where the tasks have examples of their own
 };
-// `progress` is called with what is being done; `hooks` are those of the first search, which is the long one.
+// `progress` is called with what is being done; hooks, solver and start are those of the first search, which
+// is the long one.
 InteractReport interact(const TaskSets& sets, const InteractOptions& options,
                         const at::TensorOptions& tensors, const SolveHooks& hooks = {},
-                        const std::function<void(const std::string&)>& progress = {});
+                        const std::function<void(const std::string&)>& progress = {},
+                        const Solver& solver = {}, SearchStart start = {});
 
 // ---- what a matrix of interactions says ----
 

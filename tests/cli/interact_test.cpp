@@ -20,8 +20,17 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// In a folder of its own, unless the arguments have one.
+Output run_interact(const std::string& arguments) {
+  const TemporaryFolder folder;
+  const bool has_one =
+      arguments.find("--out ") != std::string::npos || arguments.find("--resume ") != std::string::npos;
+  return run_program("interact --threads 1 " + arguments +
+                     (has_one ? "" : " --out '" + folder / "run" + "'"));
+}
+
 json interact(const std::string& arguments) {
-  const Output output = run_program("interact --threads 1 --json " + arguments);
+  const Output output = run_interact("--json " + arguments);
   EXPECT_EQ(output.exit_code, 0) << output.err;
   return output.json();
 }
@@ -137,7 +146,7 @@ TEST_F(Interact, WithoutTasksTheClassesAreTheTasks) {
 }
 
 TEST_F(Interact, PrintsTheMatrixAndThreeAccuracies) {
-  const Output output = run_program("interact --tasks 4 --clusters 2 --features 5 --iterations 3");
+  const Output output = run_interact("--tasks 4 --clusters 2 --features 5 --iterations 3");
   EXPECT_EQ(output.exit_code, 0) << output.err;
   EXPECT_THAT(output.out, AllOf(HasSubstr("learned interaction"), HasSubstr("independent"),
                                 HasSubstr("one model for all"), HasSubstr("suggested clusters"),
@@ -198,7 +207,24 @@ TEST_F(Interact, FilesThatAreWrongAreNamed) {
 }
 
 TEST_F(Interact, RatesThatExplodeEndWithTheirOwnExitCode) {
-  EXPECT_THAT(refusal("--inner-rate 1e300", 3), HasSubstr("rate"));
+  const Output output = run_interact("--inner-rate 1e300 --iterations 2 --out '" + folder_ / "run" + "'");
+  EXPECT_EQ(output.exit_code, 3);
+  EXPECT_THAT(output.err, HasSubstr("rate"));
+  EXPECT_EQ(json::parse(read_text(folder_ / "run/run.json")).at("status"), "failed");
+}
+
+// A longer run from the checkpoint of a shorter one would be another run; the same one, cut off before its
+// last word, goes on to the same numbers.
+TEST_F(Interact, ARunThatWasKilledGoesOnToTheSameBits) {
+  const std::string small =
+      "--tasks 4 --clusters 2 --features 5 --iterations 6 --inner-steps 20 --save-every 0 ";
+  const json whole = interact(small + "--out '" + folder_ / "whole" + "'");
+  interact(small + "--out '" + folder_ / "cut" + "'");
+  std::filesystem::rename(folder_ / "cut/checkpoint.previous", folder_ / "cut/checkpoint");
+  const json again = interact("--resume '" + folder_ / "cut" + "'");
+  EXPECT_EQ(again.at("interaction"), whole.at("interaction"));
+  EXPECT_EQ(again.at("test_accuracy"), whole.at("test_accuracy"));
+  EXPECT_EQ(again.at("best_iteration"), whole.at("best_iteration"));
 }
 
 }  // namespace

@@ -56,8 +56,9 @@ TEST(Interact, PatienceEndsTheSearchAndKeepsTheBest) {
 TEST(Interact, BaselinesHaveNoInteraction) {
   const TaskSets sets = draw_clustered_tasks({.tasks = 4, .clusters = 2, .features = 5});
   const InteractReport report = interact(sets, short_search(10), doubles());
-  EXPECT_EQ(report.independent.interaction.abs().sum().item<double>(), 0);
-  EXPECT_EQ(report.independent.x.numel(), 1);
+  ASSERT_TRUE(report.independent.has_value());
+  EXPECT_EQ(report.independent->interaction.abs().sum().item<double>(), 0);
+  EXPECT_EQ(report.independent->x.numel(), 1);
   ASSERT_TRUE(report.pooled.has_value());
   EXPECT_EQ(report.pooled->w.numel(), 10);
   EXPECT_EQ(report.learned.w.numel(), 40);
