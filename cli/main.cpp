@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   add_search_command(app, exit_code);
   add_clean_command(app, exit_code);
   add_tune_command(app, exit_code);
+  add_interact_command(app, exit_code);
   add_solve_command(app, exit_code);
   add_compare_command(app, exit_code);
   add_reproduce_command(app, exit_code);
