@@ -25,6 +25,7 @@
 #include "cli/common.h"
 #include "cli/json.h"
 #include "cli/newsgroups_path.h"
+#include "cli/progress.h"
 
 namespace bilevel::cli {
 namespace {
