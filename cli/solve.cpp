@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -34,11 +36,18 @@ void print_text(const Options& o, const NamedProblem& problem, const SolveSummar
              s.algorithm, problem.name, s.state.inner.w.numel(), s.state.x.numel(), settings.inner.steps,
              settings.inner.rate, settings.outer.optimizer, settings.outer.rate);
   fmt::print("{:>10}{:>10}{:>10}{:>14}{:>14}", "iteration", "seconds", "calls", "outer loss", "|direction|");
+  const bool bounded = std::any_of(s.records.begin(), s.records.end(),
+                                   [](const SolveRecord& r) { return r.bound.kind != BoundKind::none; });
+  if (bounded) fmt::print("{:>12}{:>11}", "error <=", "");
   for (const auto& [name, value] : s.records.front().metrics) fmt::print("{:>{}}", name, name.size() + 3);
   fmt::print("\n");
   for (const SolveRecord& r : s.records) {
     fmt::print("{:>10}{:>10.3f}{:>10}{:>14.6g}{:>14}", r.iteration, r.seconds, oracle_calls(r.counts),
                r.outer_loss, r.direction_norm < 0 ? "-" : fmt::format("{:.4g}", r.direction_norm));
+    if (bounded) {
+      fmt::print("{:>12}{:>11}", std::isfinite(r.bound.value) ? fmt::format("{:.3g}", r.bound.value) : "-",
+                 r.bound.kind == BoundKind::none ? "" : name_of(r.bound.kind));
+    }
     for (const auto& [name, value] : r.metrics) fmt::print("{:>{}.4g}", value, name.size() + 3);
     fmt::print("\n");
   }
@@ -47,6 +56,10 @@ void print_text(const Options& o, const NamedProblem& problem, const SolveSummar
       "products\n",
       name_of(s.reason), s.state.iteration, s.seconds, s.counts.inner_gradient, s.counts.outer_gradient,
       s.counts.hessian, s.counts.cross);
+  for (const SolveFailure& f : s.failures) {
+    fmt::print("\nfailure in iteration {}: {}\n  cause: {}\n  repair: {}\n", f.iteration, f.what, f.cause,
+               f.repair);
+  }
 }
 
 int run(CLI::App& command, Options& o) {

@@ -193,7 +193,7 @@ Tuned tune(const RegularizerSearch& problem, AlgorithmFlags& flags, Progress& pr
                                    r.iteration, r.outer_loss, r.metrics.at("valid_accuracy")));
               return true;
             }});
-  if (tuned.summary.reason == StopReason::not_finite) throw NotFiniteError(tuned.summary.message);
+  if (ended_badly(tuned.summary.reason)) throw NotFiniteError(tuned.summary.message);
   // As many steps as the tuned model has had: T where every iteration begins anew, all of them elsewhere.
   progress("tune: one common regulariser");
   const int64_t steps = std::max(tuned.summary.state.inner.step, flags.settings.inner.steps);

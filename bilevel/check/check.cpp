@@ -112,7 +112,10 @@ class Checker {
   }
 
   InnerAndHypergradient run_estimator(const HypergradientEstimator& estimator) {
-    return hypergradient_at(oracle_, x_, start_, options_.inner, estimator);
+    // Without positive curvature there is no bound, and finding that out again for every method takes long.
+    const bool with_bound =
+        !options_.reference_at_iterate && std::isfinite(report_.spectrum.condition_number());
+    return hypergradient_at(oracle_, x_, start_, options_.inner, estimator, with_bound);
   }
 
   void run_inner_loop() {
@@ -197,10 +200,15 @@ class Checker {
                   .cosine_implicit = none,
                   .cosine_unrolled = none,
                   .bound = none,
+                  .error_bound = none,
                   .why = {}};
     const Tensor& value = row.hypergradient.value;
     row.error_implicit = relative_error(value, report_.implicit.value);
     row.error_unrolled = relative_error(value, report_.unrolled.value);
+    if (report_.implicit.value.defined()) {
+      const double scale = report_.implicit.value.norm().item<double>();
+      row.error_bound = row.hypergradient.bound.value / (scale > 0 ? scale : 1);
+    }
     row.cosine_implicit = cosine(value, report_.implicit.value);
     row.cosine_unrolled = cosine(value, report_.unrolled.value);
     return row;

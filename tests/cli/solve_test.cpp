@@ -80,8 +80,9 @@ TEST(Solve, ADivergingRunSaysWhyAndKeepsTheLastGoodState) {
   const Output output = run_program(
       "solve --problem quadratic --algorithm soba --inner-rate 1 --json --out " + (folder / "run"));
   EXPECT_EQ(output.exit_code, 3);
-  EXPECT_THAT(output.err, AllOf(HasSubstr("finite"), HasSubstr("rate")));
-  EXPECT_EQ(output.json().at("stopped"), "not finite");
+  EXPECT_THAT(output.err,
+              AllOf(HasSubstr("it diverges in iteration 1"), HasSubstr("take --inner-rate 3.7e-05")));
+  EXPECT_EQ(output.json().at("stopped"), "failed");
   EXPECT_TRUE(at::isfinite(read_npy(folder / "run/x.npy")).all().item<bool>());
 }
 
