@@ -62,6 +62,7 @@ int run(int argc, char** argv) {
   add_compare_command(app, exit_code);
   add_reproduce_command(app, exit_code);
   add_check_command(app, exit_code);
+  add_diagnose_command(app, exit_code);
   add_train_command(app, exit_code);
   add_count_command(app, exit_code);
   add_data_command(app, exit_code);

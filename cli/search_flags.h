@@ -13,6 +13,7 @@
 #include "bilevel/data/search_split.h"
 #include "bilevel/nas/search_options.h"
 #include "bilevel/nas/supernet.h"
+#include "cli/auto_method.h"
 #include "cli/common.h"
 
 namespace bilevel::cli {
@@ -31,6 +32,7 @@ struct SearchFlags {
   std::vector<std::pair<std::string, std::function<void(nas::SearchOptions&)>>>
       settings;  // and how to take it over
   std::string benchmark, out, resume;
+  AutoFlags automatic{.accuracy = 0.1};  // of --method auto
 };
 
 void add_search_options(CLI::App& command, SearchFlags& flags);

@@ -12,6 +12,7 @@
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
 #include "cli/algorithm_options.h"
+#include "cli/auto_method.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/json.h"
@@ -24,6 +25,7 @@ struct Options {
   CommonOptions common;
   ProblemFlags problem;
   AlgorithmFlags algorithm;
+  AutoFlags automatic;
   std::string out;
 };
 
@@ -54,9 +56,15 @@ void save(const SolveSummary& s, const Json& json, const std::string& folder) {
   write_file(folder + "/summary.json", json.dump(2) + "\n");
 }
 
-int run(const CLI::App& command, Options& o) {
+int run(CLI::App& command, Options& o) {
   o.problem.data.tensors = apply_common_options(o.common);
   const NamedProblem problem = make_problem(command, o.problem);
+  if (wants_auto(o.algorithm)) {
+    o.algorithm.solve.seed = o.problem.data.seed;
+    Progress progress(o.common);
+    choose_method(command, diagnosed(problem), o.algorithm, o.automatic, o.common, progress,
+                  o.algorithm.settings.inner, command.count("--inner-rate") > 0);
+  }
   set_problem_defaults(command, problem, find_algorithm(o.algorithm.algorithm).family, o.algorithm);
   o.algorithm.solve.seed = o.problem.data.seed;
   const auto algorithm = make_algorithm(o.algorithm.algorithm, o.algorithm.settings);
@@ -74,6 +82,7 @@ int run(const CLI::App& command, Options& o) {
   }
   Json json = {{"problem", problem.name}};
   json.update(solve_json(summary));
+  add_choice(o.automatic, json);
   json["inner_rate"] = o.algorithm.settings.inner.rate;
   json["outer_rate"] = o.algorithm.settings.outer.rate;
   json["outer_loss"] = number(summary.records.back().outer_loss);
@@ -101,10 +110,12 @@ void add_solve_command(CLI::App& app, int& exit_code) {
       "  bilevel solve --problem hyper-cleaning --algorithm soba --inner-batch 20 --outer-batch 20 --out "
       "run1\n"
       "  bilevel solve --problem mlp --algorithm double-loop --method cg --curvature gauss-newton --damping "
-      "0.01");
+      "0.01\n"
+      "  bilevel solve --problem ridge --method auto --accuracy 0.001");
   const auto options = std::make_shared<Options>();
   add_problem_options(*command, options->problem);
   add_algorithm_options(*command, options->algorithm);
+  add_auto_options(*command, options->automatic);
   options->algorithm.solve.iterations = 200;
   options->algorithm.solve.records = 20;
   command->add_option("--out", options->out, "folder for x.npy, w.npy and summary.json");
