@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <stdexcept>
 
 #include "cli/diagnose_output.h"
+#include "cli/run_options.h"
 
 namespace bilevel::cli {
 
@@ -17,16 +17,8 @@ void add_auto_options(CLI::App& command, AutoFlags& f) {
 
 bool wants_auto(const AlgorithmFlags& flags) { return flags.settings.method == "auto"; }
 
-void type_option(CLI::App& command, const std::string& name, const std::string& value) {
-  CLI::Option* option = command.get_option(name);
-  option->clear();
-  option->add_result(value);
-  option->run_callback();
-}
-
 void choose_method(CLI::App& command, const DiagnosedProblem& problem, AlgorithmFlags& algorithm,
-                   AutoFlags& flags, const CommonOptions& common, Progress& progress,
-                   const InnerOptions& inner, bool rate_is_given) {
+                   AutoFlags& flags, Progress& progress, const InnerOptions& inner, bool rate_is_given) {
   const auto given = [&](const char* option) { return command.count(option) > 0; };
   if (given("--algorithm") && algorithm.algorithm != "double-loop") {
     throw std::invalid_argument(
@@ -61,13 +53,10 @@ void choose_method(CLI::App& command, const DiagnosedProblem& problem, Algorithm
   choice["options"] = Json::object();
   for (const auto& [name, value] : algorithm_options(diagnosis, learned_rate)) {
     choice["options"][name] = value;
-    type_option(command, name, value);
+    set_option(command, name, value);
   }
-  type_option(command, "--auto-choice", choice.dump());
-  if (!common.quiet) {
-    progress("");
-    fmt::print(stderr, "{}auto: {}\n", progress.live() ? "\r\033[K" : "", diagnosis.recommendation.sentence);
-  }
+  set_option(command, "--auto-choice", choice.dump());
+  progress.line("auto: " + diagnosis.recommendation.sentence);
 }
 
 void add_choice(const AutoFlags& flags, Json& summary) {

@@ -7,8 +7,8 @@
 
 #include "bilevel/check/diagnose.h"
 #include "cli/algorithm_options.h"
-#include "cli/common.h"
 #include "cli/json.h"
+#include "cli/progress.h"
 
 namespace bilevel::cli {
 
@@ -22,11 +22,8 @@ bool wants_auto(const AlgorithmFlags& flags);
 // Before defaults are filled in: what is not given is chosen. `inner` holds a rate where `rate_is_given` says
 // that the command has its own reasons for one. Says on stderr what was chosen and why.
 void choose_method(CLI::App& command, const DiagnosedProblem& problem, AlgorithmFlags& algorithm,
-                   AutoFlags& flags, const CommonOptions& common, Progress& progress,
-                   const InnerOptions& inner, bool rate_is_given);
+                   AutoFlags& flags, Progress& progress, const InnerOptions& inner, bool rate_is_given);
 
-// Gives an option a value as if it had been typed.
-void type_option(CLI::App& command, const std::string& name, const std::string& value);
 // For the summary: "method" and "auto", where a method was chosen.
 void add_choice(const AutoFlags& flags, Json& summary);
 

@@ -21,6 +21,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/out_folder.h"
+#include "cli/progress.h"
 
 namespace bilevel::cli {
 namespace {
@@ -199,7 +200,7 @@ void choose(CLI::App& command, const CleaningModel& model, Options& o, Progress&
                                  .inner_rate = inner.rate,
                                  .convex = model.convex,
                                  .check = {.solvable = model.convex}};
-  choose_method(command, problem, o.algorithm, o.automatic, o.common, progress, inner, given || model.convex);
+  choose_method(command, problem, o.algorithm, o.automatic, progress, inner, given || model.convex);
 }
 
 void run(CLI::App& command, Options& o) {

@@ -16,6 +16,7 @@
 #include "cli/common.h"
 #include "cli/diagnose_output.h"
 #include "cli/problem_options.h"
+#include "cli/progress.h"
 
 namespace bilevel::cli {
 namespace {

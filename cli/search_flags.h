@@ -15,6 +15,7 @@
 #include "bilevel/nas/supernet.h"
 #include "cli/auto_method.h"
 #include "cli/common.h"
+#include "cli/run_options.h"
 
 namespace bilevel::cli {
 
@@ -31,7 +32,8 @@ struct SearchFlags {
   nas::SearchOptions given;  // what the options below wrote to
   std::vector<std::pair<std::string, std::function<void(nas::SearchOptions&)>>>
       settings;  // and how to take it over
-  std::string benchmark, out, resume;
+  std::string benchmark;
+  RunFlags run;
   AutoFlags automatic{.accuracy = 0.1};  // of --method auto
 };
 

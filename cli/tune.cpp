@@ -26,6 +26,7 @@
 #include "cli/common.h"
 #include "cli/json.h"
 #include "cli/newsgroups_path.h"
+#include "cli/progress.h"
 
 namespace bilevel::cli {
 namespace {
@@ -338,8 +339,7 @@ void run(CLI::App& command, Options& o) {
                                    .inner_steps = o.algorithm.settings.inner.steps,
                                    .inner_rate = problem->rate(),
                                    .convex = true};
-      choose_method(command, facts, o.algorithm, o.automatic, o.common, progress, o.algorithm.settings.inner,
-                    true);
+      choose_method(command, facts, o.algorithm, o.automatic, progress, o.algorithm.settings.inner, true);
       o.algorithm.settings.inner.rate = problem->rate();  // all its digits
     }
     finish_algorithm_options(o.algorithm);
