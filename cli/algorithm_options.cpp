@@ -11,7 +11,9 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
     rule->add_option("--algorithm", f.algorithm, "which rule; `bilevel list` shows them")
         ->capture_default_str();
   }
-  rule->add_option("--method", s.method, "hypergradient of the algorithm double-loop")->capture_default_str();
+  rule->add_option("--method", s.method,
+                   "hypergradient of the algorithm double-loop; auto: what `bilevel diagnose` recommends")
+      ->capture_default_str();
   rule->add_option("--terms", s.hypergradient.terms,
                    "K: Hessian products of series, steps of CG, Q of stocbio")
       ->capture_default_str();

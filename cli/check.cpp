@@ -216,8 +216,9 @@ Json report_json(const CheckReport& r) {
       {"implicit",
        r.implicit.value.defined() ? Json(r.implicit.at_iterate ? "iterate" : "newton") : Json(nullptr)},
       {"implicit_gradient_norm", number(r.implicit.inner.gradient_norm)},
-      {"unrolled", "autograd through the unrolled graph"}};
+      {"unrolled", r.unrolled.value.defined() ? Json("autograd through the unrolled graph") : Json(nullptr)}};
   if (!r.implicit.value.defined()) out["references"]["why"] = r.implicit.why;
+  if (!r.unrolled.value.defined()) out["references"]["unrolled_why"] = r.unrolled.why;
   out["methods"] = Json::array();
   for (const MethodRow& row : r.methods) out["methods"].push_back(row_json(row, false));
   if (!r.sweep.empty()) {
@@ -312,7 +313,7 @@ void save(const CheckReport& r, const std::string& folder) {
     if (row.hypergradient.value.defined()) write_npy(path / (row.name + ".npy"), row.hypergradient.value);
   }
   if (r.implicit.value.defined()) write_npy(path / "reference-implicit.npy", r.implicit.value);
-  write_npy(path / "reference-unrolled.npy", r.unrolled.value);
+  if (r.unrolled.value.defined()) write_npy(path / "reference-unrolled.npy", r.unrolled.value);
 }
 
 }  // namespace

@@ -128,6 +128,7 @@ Json clean_json(const CleanOutput& o) {
                   {"rate", o.options.settings.inner.rate},
                   {"gradient_norm", number(r.inner_gradient_norm)},
                   {"first_gradient_norm", number(r.first_gradient_norm)}};
+  add_choice(o.automatic, out);
   out["final_training"] = model_json(r.cleaned);
   out["baseline_training"] = model_json(r.baseline);
   out["counts"] = counts_json(r.counts);

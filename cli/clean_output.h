@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bilevel/clean/clean.h"
+#include "cli/auto_method.h"
 #include "cli/json.h"
 
 namespace bilevel::cli {
@@ -17,6 +18,7 @@ struct CleanOutput {
   bool named = false;
   std::string folder = {};  // of --out; empty = no files
   double seconds = 0;       // of the whole command
+  AutoFlags automatic = {};
 };
 
 Json clean_json(const CleanOutput& output);

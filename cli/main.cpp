@@ -63,6 +63,7 @@ int run(int argc, char** argv) {
   add_compare_command(app, exit_code);
   add_reproduce_command(app, exit_code);
   add_check_command(app, exit_code);
+  add_diagnose_command(app, exit_code);
   add_train_command(app, exit_code);
   add_learn_command(app, exit_code);
   add_adapt_command(app, exit_code);

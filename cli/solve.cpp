@@ -13,10 +13,12 @@
 
 #include "bilevel/data/npy.h"
 #include "cli/algorithm_options.h"
+#include "cli/auto_method.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/json.h"
 #include "cli/problem_options.h"
+#include "cli/progress.h"
 #include "cli/run_options.h"
 #include "cli/solve_run.h"
 
@@ -27,6 +29,7 @@ struct Options {
   CommonOptions common;
   ProblemFlags problem;
   AlgorithmFlags algorithm;
+  AutoFlags automatic;
   RunFlags run;
 };
 
@@ -66,6 +69,12 @@ int run(CLI::App& command, Options& o) {
   take_options(command, o.run, o.common);
   o.problem.data.tensors = apply_common_options(o.common);
   const NamedProblem problem = make_problem(command, o.problem);
+  if (wants_auto(o.algorithm)) {
+    o.algorithm.solve.seed = o.problem.data.seed;
+    Progress progress(o.common);
+    choose_method(command, diagnosed(problem), o.algorithm, o.automatic, progress, o.algorithm.settings.inner,
+                  command.count("--inner-rate") > 0);
+  }
   set_problem_defaults(command, problem, find_algorithm(o.algorithm.algorithm).family, o.algorithm);
   o.algorithm.solve.seed = o.problem.data.seed;
   o.algorithm.solve.validate();
@@ -82,6 +91,7 @@ int run(CLI::App& command, Options& o) {
                                                  folder, checkpoint);
     Json json = {{"problem", problem.name}, {"folder", folder.path()}};
     json.update(solve_json(summary));
+    add_choice(o.automatic, json);
     json["inner_rate"] = o.algorithm.settings.inner.rate;
     json["outer_rate"] = o.algorithm.settings.outer.rate;
     json["outer_loss"] = number(summary.records.back().outer_loss);
@@ -110,10 +120,12 @@ void add_solve_command(CLI::App& app, int& exit_code) {
       "run1\n"
       "  bilevel solve --problem mlp --algorithm double-loop --method cg --curvature gauss-newton --damping "
       "0.01\n"
+      "  bilevel solve --problem ridge --method auto --accuracy 0.001\n"
       "  bilevel solve --resume runs/solve-20260101-120000-0");
   const auto options = std::make_shared<Options>();
   add_problem_options(*command, options->problem);
   add_algorithm_options(*command, options->algorithm);
+  add_auto_options(*command, options->automatic);
   options->algorithm.solve.iterations = 200;
   options->algorithm.solve.records = 20;
   add_run_options(*command, options->run);

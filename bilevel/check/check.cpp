@@ -171,8 +171,20 @@ class Checker {
       say("implicit reference: solving the inner problem by Newton's method");
       report_.implicit = implicit_reference(oracle_, x_, final_.final.w, options_.settings.curvature);
     }
+    if (!wants_unrolled()) {
+      report_.unrolled.why = "only implicit methods were asked for, and the graph of all steps is large";
+      return;
+    }
     say("unrolled reference: automatic differentiation through the unrolled graph");
     report_.unrolled = unrolled_reference(*named_.problem, x_, start_, options_.inner);
+  }
+
+  // Its graph holds T copies of everything that a step computes.
+  bool wants_unrolled() const {
+    constexpr int64_t large = 1'000'000;  // T n
+    if (options_.inner.steps * start_.numel() <= large) return true;
+    return std::any_of(options_.methods.begin(), options_.methods.end(),
+                       [](const std::string& name) { return !find_estimator(name).implicit; });
   }
 
   EstimatorSettings settings_for(const std::string& name) const {
