@@ -16,4 +16,8 @@ bool has_png();  // whether the library was built with libpng
 // without libpng, what to install.
 Tensor read_png(const std::string& path);
 
+// The bytes of a PNG file of the same kind of image: uint8, C x H x W with one or three channels. Throws
+// std::invalid_argument for anything else, std::runtime_error where the library was built without libpng.
+std::string write_png(const Tensor& image);
+
 }  // namespace bilevel
