@@ -23,8 +23,9 @@ struct CleanOutput {
 
 Json clean_json(const CleanOutput& output);
 void print_clean(const CleanOutput& output);
-// Into the folder, which exists: weights.csv, suspects.csv, report.json, and noise.csv where the noise was
-// drawn here. Each is written whole or not at all.
+// Into the folder, which exists: weights.csv, suspects.csv, report.json, the most suspect examples for a
+// report (clean_pictures.h), and noise.csv where the noise was drawn here. Each is written whole or not at
+// all.
 void write_clean(const CleanOutput& output);
 
 }  // namespace bilevel::cli

@@ -69,6 +69,7 @@ int run(int argc, char** argv) {
   add_adapt_command(app, exit_code);
   add_runs_command(app, exit_code);
   add_show_command(app, exit_code);
+  add_report_command(app, exit_code);
   add_count_command(app, exit_code);
   add_data_command(app, exit_code);
   add_query_command(app, exit_code);

@@ -6,6 +6,7 @@
 
 #include "bilevel/data/byte_source.h"
 #include "bilevel/data/process.h"
+#include "bilevel/data/temporary_folder.h"
 #include "bilevel/data/write_file.h"
 #include "cli/temporary_folder.h"
 
@@ -19,7 +20,7 @@ constexpr int64_t largest_picture = int64_t{1} << 28;
 bool can_draw() { return run_process({"dot", "-V"}, ".").found; }
 
 std::string picture_of(const std::string& graph, const std::string& format) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("bilevel-draw");
   write_file(folder.at("genotype.dot"), graph);
   const ProcessResult result =
       run_process({"dot", "-T" + format, "genotype.dot", "-o", "picture"}, folder.path());

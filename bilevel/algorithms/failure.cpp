@@ -58,9 +58,9 @@ std::string eigenvalue_text(const Spectrum& s) {
 double half_outer(const AlgorithmSettings& settings) { return settings.outer.rate / 2; }
 
 // x, not the inner rate, is what changed: the rate was safe where the last good iteration began.
-std::optional<Diagnosis> moved_too_far(const Problem& problem, const AlgorithmSettings& settings,
-                                       const AlgorithmState& good, const Spectrum& here, double rate,
-                                       double safe) {
+std::optional<FailureCause> moved_too_far(const Problem& problem, const AlgorithmSettings& settings,
+                                          const AlgorithmState& good, const Spectrum& here, double rate,
+                                          double safe) {
   const Spectrum before = inner_spectrum(problem, good);
   if (!is_finite(before)) return std::nullopt;
   const double safe_before = make_inner_optimizer(settings.inner)->largest_safe_rate(before.largest);
@@ -68,7 +68,7 @@ std::optional<Diagnosis> moved_too_far(const Problem& problem, const AlgorithmSe
   const std::string there =
       is_finite(here) ? fmt::format("the inner rate {:.4g} is above {}", rate, limit_text(settings, safe))
                       : std::string("the inner Hessian is not finite");
-  return Diagnosis{
+  return FailureCause{
       .blame = Blame::outer_rate,
       .cause = fmt::format("The last outer step took x to where {}; before it, rates up to {:.4g} "
                            "were safe: take --outer-rate {:.2g}.",
@@ -78,9 +78,9 @@ std::optional<Diagnosis> moved_too_far(const Problem& problem, const AlgorithmSe
       .largest = before.largest};
 }
 
-Diagnosis curvature_of(const Spectrum& s, const AlgorithmSettings* settings) {
+FailureCause curvature_of(const Spectrum& s, const AlgorithmSettings* settings) {
   const double damping = settings != nullptr ? settings->hypergradient.curvature.damping : 0;
-  Diagnosis d{.blame = Blame::curvature, .confirmed = true, .smallest = s.smallest, .largest = s.largest};
+  FailureCause d{.blame = Blame::curvature, .confirmed = true, .smallest = s.smallest, .largest = s.largest};
   d.cause = fmt::format(
       "The inner Hessian has eigenvalues from {:.4g} to {:.4g} here, and a solver or a series needs positive "
       "ones: take --damping {:.2g}, or --curvature gauss-newton.",
@@ -131,8 +131,8 @@ void FailureWatch::false_alarm(double w, double direction) {
   largest_direction = std::max(largest_direction, 10 * direction);
 }
 
-Diagnosis diagnose(const Problem& problem, const AlgorithmSettings* settings, const AlgorithmState& state,
-                   const AlgorithmState& good) {
+FailureCause find_cause(const Problem& problem, const AlgorithmSettings* settings,
+                        const AlgorithmState& state, const AlgorithmState& good) {
   const Spectrum here = inner_spectrum(problem, state);
   if (settings == nullptr) {
     if (!is_finite(here)) return {.blame = Blame::data, .cause = "The inner Hessian is not finite there."};
@@ -153,11 +153,11 @@ Diagnosis diagnose(const Problem& problem, const AlgorithmSettings* settings, co
           .blame = Blame::data,
           .cause = "The inner Hessian is not finite at the last good point: check the data and the start."};
     }
-    Diagnosis d{.blame = rate.learned ? Blame::outer_rate : Blame::inner_rate,
-                .confirmed = true,
-                .safe_rate = safe,
-                .smallest = here.smallest,
-                .largest = here.largest};
+    FailureCause d{.blame = rate.learned ? Blame::outer_rate : Blame::inner_rate,
+                   .confirmed = true,
+                   .safe_rate = safe,
+                   .smallest = here.smallest,
+                   .largest = here.largest};
     d.cause = fmt::format("The {}inner rate {:.4g} is above {}, the largest that is safe here ({}): ",
                           rate.learned ? "learned " : "", rate.value, limit_text(*settings, safe),
                           eigenvalue_text(here));
@@ -180,7 +180,7 @@ Diagnosis diagnose(const Problem& problem, const AlgorithmSettings* settings, co
             .largest = here.largest};
   }
   if (here.has_negative_curvature() && here.smallest + damping < 0) {
-    Diagnosis d = curvature_of(here, settings);
+    FailureCause d = curvature_of(here, settings);
     d.confirmed = false;  // a network has it always, and may be doing well
     return d;
   }
@@ -192,8 +192,8 @@ Diagnosis diagnose(const Problem& problem, const AlgorithmSettings* settings, co
           .largest = here.largest};
 }
 
-Diagnosis diagnose_curvature(const Problem& problem, const AlgorithmSettings* settings,
-                             const AlgorithmState& state) {
+FailureCause find_curvature_cause(const Problem& problem, const AlgorithmSettings* settings,
+                                  const AlgorithmState& state) {
   return curvature_of(inner_spectrum(problem, state), settings);
 }
 
@@ -208,7 +208,7 @@ std::string curvature_on_batch(const Problem& problem, const AlgorithmState& sta
       s.largest, s.largest_safe_rate());
 }
 
-std::optional<std::string> repair(OnFailure choice, const Diagnosis& why, const AlgorithmSettings& now,
+std::optional<std::string> repair(OnFailure choice, const FailureCause& why, const AlgorithmSettings& now,
                                   Adjustment& adjustment) {
   if (choice == OnFailure::backtrack) {
     // To half of the safe rate at once: from far above it halving alone would take all the repairs.

@@ -52,7 +52,7 @@ struct FailureWatch {
 
 enum class Blame { nothing, inner_rate, linear_rate, curvature, outer_rate, data };
 
-struct Diagnosis {
+struct FailureCause {
   Blame blame = Blame::nothing;
   std::string cause = {};
   bool confirmed = false;  // by the spectrum; else it is what is left when nothing else can be
@@ -62,18 +62,18 @@ struct Diagnosis {
 
 // At `state`, before the iteration that failed; `good` is the last state from which an iteration went well.
 // `settings` as they were in use; null = not known, and only the largest safe rate can be named.
-Diagnosis diagnose(const Problem& problem, const AlgorithmSettings* settings, const AlgorithmState& state,
-                   const AlgorithmState& good);
+FailureCause find_cause(const Problem& problem, const AlgorithmSettings* settings,
+                        const AlgorithmState& state, const AlgorithmState& good);
 // The inner Hessian is not positive: which damping would make it so.
-Diagnosis diagnose_curvature(const Problem& problem, const AlgorithmSettings* settings,
-                             const AlgorithmState& state);
+FailureCause find_curvature_cause(const Problem& problem, const AlgorithmSettings* settings,
+                                  const AlgorithmState& state);
 
 // For runs on networks, whose full set is too much for a message: the largest curvature on one batch, by
 // twenty products, and the rate that it allows.
 std::string curvature_on_batch(const Problem& problem, const AlgorithmState& state, const Batch& batch);
 
 // Changes the adjustment and says how, or returns nullopt where this choice has no remedy.
-std::optional<std::string> repair(OnFailure choice, const Diagnosis& diagnosis,
+std::optional<std::string> repair(OnFailure choice, const FailureCause& diagnosis,
                                   const AlgorithmSettings& settings, Adjustment& adjustment);
 
 }  // namespace bilevel

@@ -156,7 +156,7 @@ class SolveRun {
     summary.counts = counts();
     if (!not_finite.empty()) {
       const bool was_well = state_.watch.healthy(norm(before.inner.w), direction_before);
-      fail(StopReason::not_finite, not_finite, diagnosis_at(before), before, !was_well);
+      fail(StopReason::not_finite, not_finite, cause_at(before), before, !was_well);
       return;
     }
     ++summary.statuses[std::string(name_of(step.status))];
@@ -180,7 +180,7 @@ class SolveRun {
       fail(StopReason::not_finite,
            fmt::format("{}: the outer loss is {} after {} iterations.", algorithm_->name(), loss,
                        here.iteration),
-           diagnosis_at(here), here, true);
+           cause_at(here), here, true);
       // The start is always there, so that a summary has a record; later ones are of good states.
       if (summary.records.size() > 1) summary.records.pop_back();
       return;
@@ -214,9 +214,9 @@ class SolveRun {
     algorithm_ = repaired_.get();
   }
 
-  Diagnosis diagnosis_at(const AlgorithmState& state) const {
+  FailureCause cause_at(const AlgorithmState& state) const {
     const auto settings = settings_now();
-    return diagnose(oracle_.problem(), settings ? &*settings : nullptr, state, state_.good);
+    return find_cause(oracle_.problem(), settings ? &*settings : nullptr, state, state_.good);
   }
 
   // A step that ended with finite numbers. False: it was a failure, and has been dealt with.
@@ -241,7 +241,7 @@ class SolveRun {
     const double first_loss = summary.records.front().outer_loss;
     const bool exploded = !(loss <= 100 * std::abs(first_loss)) && direction > state_.watch.largest_direction;
     if (!exploded && w <= state_.watch.largest_w) return false;
-    const Diagnosis why = diagnosis_at(before);
+    const FailureCause why = cause_at(before);
     if (!exploded && !why.confirmed) return false;
     fail(StopReason::failed,
          fmt::format(
@@ -260,7 +260,7 @@ class SolveRun {
     const bool damps = options_.on_failure == OnFailure::damp;
     if (told_of_curvature() && !nothing && !damps) return true;
     const auto settings = settings_now();
-    const Diagnosis why = diagnose_curvature(oracle_.problem(), settings ? &*settings : nullptr, before);
+    const FailureCause why = find_curvature_cause(oracle_.problem(), settings ? &*settings : nullptr, before);
     const std::string what = fmt::format(
         "{}: the linear solve met negative curvature in iteration {}{}.", algorithm_->name(),
         before.iteration + 1,
@@ -288,7 +288,7 @@ class SolveRun {
 
   // Back to the last good state, and on from there if there is a remedy. `unwell`: the state before the step
   // is already on its way out.
-  void fail(StopReason reason, const std::string& what, const Diagnosis& why, const AlgorithmState& before,
+  void fail(StopReason reason, const std::string& what, const FailureCause& why, const AlgorithmState& before,
             bool unwell) {
     SolveSummary& summary = state_.so_far;
     summary.state = unwell || why.blame == Blame::outer_rate ? state_.good : before;
