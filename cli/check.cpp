@@ -22,6 +22,7 @@
 #include "cli/common.h"
 #include "cli/json.h"
 #include "cli/problem_options.h"
+#include "cli/progress.h"
 
 namespace bilevel::cli {
 namespace {

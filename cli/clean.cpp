@@ -20,6 +20,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/out_folder.h"
+#include "cli/progress.h"
 
 namespace bilevel::cli {
 namespace {

@@ -3,10 +3,8 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <stdexcept>
 #include <thread>
 
@@ -22,6 +20,9 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
       ->capture_default_str();
   command.add_flag("--json", options.json, "print one JSON object on stdout and nothing else");
   command.add_flag("--quiet", options.quiet, "no progress on stderr");
+  command.add_option("--log-level", options.log_level, "what stderr gets: error, warning, info or debug")
+      ->check(CLI::IsMember({"error", "warning", "info", "debug"}))
+      ->capture_default_str();
 }
 
 at::TensorOptions apply_common_options(const CommonOptions& options) {
@@ -42,17 +43,13 @@ at::TensorOptions apply_common_options(const CommonOptions& options) {
   }
 }
 
-Progress::Progress(const CommonOptions& options) : live_(!options.quiet && isatty(STDERR_FILENO) == 1) {}
-
-Progress::~Progress() {
-  if (shown_) fmt::print(stderr, "\r\033[K");
-}
-
-void Progress::operator()(const std::string& what) {
-  if (!live_) return;
-  fmt::print(stderr, "\r\033[K{}", what);
-  std::fflush(stderr);
-  shown_ = true;
+bool says(const CommonOptions& options, LogLevel level) {
+  LogLevel most = LogLevel::info;
+  if (options.log_level == "error") most = LogLevel::error;
+  if (options.log_level == "warning") most = LogLevel::warning;
+  if (options.log_level == "debug") most = LogLevel::debug;
+  if (options.quiet) most = std::min(most, LogLevel::warning);
+  return level <= most;
 }
 
 }  // namespace bilevel::cli

@@ -1,6 +1,6 @@
 #pragma once
-// What every command shares: the options that are parsed once for all (threads, device, dtype), the exit
-// codes, and the line of progress on stderr.
+// What every command shares: the options that are parsed once for all (threads, device, dtype, how much is
+// said), and the exit codes.
 
 #include <ATen/core/Tensor.h>
 
@@ -22,25 +22,14 @@ struct CommonOptions {
   std::string dtype = "double";
   int threads = 0;  // 0 = all cores
   bool json = false;
-  bool quiet = false;
+  bool quiet = false;  // the level `warning`
+  std::string log_level = "info";
 };
 void add_common_options(CLI::App& command, CommonOptions& options);
 // Sets the threads and returns dtype and device; throws std::invalid_argument where they cannot be had.
 at::TensorOptions apply_common_options(const CommonOptions& options);
 
-// A line that is overwritten on a terminal; nothing in a pipe or under --quiet. Cleared when it goes.
-class Progress {
- public:
-  explicit Progress(const CommonOptions& options);
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-  ~Progress();
-  void operator()(const std::string& what);
-  bool live() const { return live_; }  // whether there is such a line
-
- private:
-  bool live_;
-  bool shown_ = false;
-};
+enum class LogLevel { error, warning, info, debug };
+bool says(const CommonOptions& options, LogLevel level);  // whether stderr gets what is of this level
 
 }  // namespace bilevel::cli

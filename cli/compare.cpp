@@ -20,6 +20,7 @@
 #include "cli/common.h"
 #include "cli/json.h"
 #include "cli/problem_options.h"
+#include "cli/progress.h"
 
 namespace bilevel::cli {
 namespace {

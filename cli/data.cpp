@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/json.h"
+#include "cli/progress.h"
 
 namespace bilevel::cli {
 namespace {

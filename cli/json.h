@@ -23,7 +23,8 @@ inline Json counts_json(const OracleCounts& c) {
 }
 
 inline Json record_json(const SolveRecord& r) {
-  Json out = {{"iteration", r.iteration},
+  Json out = {{"step", r.iteration},
+              {"iteration", r.iteration},
               {"seconds", r.seconds},
               {"outer_loss", number(r.outer_loss)},
               {"direction_norm", r.direction_norm < 0 ? Json(nullptr) : number(r.direction_norm)},

@@ -63,6 +63,8 @@ int run(int argc, char** argv) {
   add_reproduce_command(app, exit_code);
   add_check_command(app, exit_code);
   add_train_command(app, exit_code);
+  add_runs_command(app, exit_code);
+  add_show_command(app, exit_code);
   add_count_command(app, exit_code);
   add_data_command(app, exit_code);
   add_query_command(app, exit_code);

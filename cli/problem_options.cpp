@@ -10,7 +10,7 @@
 namespace bilevel::cli {
 
 void add_problem_options(CLI::App& command, ProblemFlags& f) {
-  command.add_option("--problem", f.problem, "which problem; `bilevel list` shows them")->required();
+  command.add_option("--problem", f.problem, "which problem; `bilevel list` shows them");
   command
       .add_option("--seed", f.data.seed, "of the synthetic data, the starting points and all that is drawn")
       ->capture_default_str();
@@ -96,8 +96,9 @@ NamedProblem make_problem(const CLI::App& command, const ProblemFlags& f) {
   if (!known) {
     std::vector<std::string> names;
     for (const ProblemRow& row : rows) names.push_back(row.name);
-    throw std::invalid_argument(
-        fmt::format("--problem {}: unknown; choose from {}", f.problem, fmt::join(names, ", ")));
+    throw std::invalid_argument(fmt::format("--problem {}: choose from {}",
+                                            f.problem.empty() ? "is missing" : f.problem + " is unknown",
+                                            fmt::join(names, ", ")));
   }
   return bilevel::make_problem(f.problem, f.data);
 }

@@ -1,4 +1,5 @@
 #include "cli/reproduce.h"
+#include "cli/progress.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -12,6 +12,7 @@
 #include "bilevel/data/splits.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/train.h"
+#include "cli/progress.h"
 #include "cli/reproduce.h"
 #include "cli/reproduce_idarts_runs.h"
 

@@ -58,11 +58,11 @@ SolveSummary run(const CleaningJob& job, int64_t K, int64_t iterations, int64_t 
   SolveOptions solve_options{.iterations = iterations, .records = records, .keep_points = true};
   solve_options.seed = options.seed;
   return solve(*job.model.problem, *make_algorithm("krmd", settings), solve_options,
-               [&](const SolveRecord& r, const AlgorithmState&) {
+               {.record = [&](const SolveRecord& r, const AlgorithmState&) {
                  options.progress(fmt::format("K = {}: iteration {} of {}, {:.0f} s", K, r.iteration,
                                               iterations, r.seconds));
                  return true;
-               });
+               }});
 }
 
 double accuracy(const CleaningJob& job, const Tensor& w, const CleaningSet& set) {

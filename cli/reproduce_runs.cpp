@@ -39,11 +39,11 @@ TimedResult run_timed(const CleaningJob& job, const TimedRun& run, double second
   TimedResult result;
   result.label = run.label;
   result.summary = solve(*job.model.problem, *make_algorithm(run.algorithm, run.settings), solve_options,
-                         [&](const SolveRecord& r, const AlgorithmState&) {
+                         {.record = [&](const SolveRecord& r, const AlgorithmState&) {
                            options.progress(fmt::format("{}: iteration {}, {:.0f} s, validation loss {:.4g}",
                                                         run.label, r.iteration, r.seconds, r.outer_loss));
                            return true;
-                         });
+                         }});
   if (job.sets.test.size() > 0) {
     const Tensor scores = job.model.scores(result.summary.state.inner.w, job.sets.test);
     result.test_loss = mean_cross_entropy(scores, job.sets.test.labels).item<double>();

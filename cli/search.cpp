@@ -3,7 +3,6 @@
 #include "bilevel/nas/search.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -22,42 +21,26 @@
 #include "bilevel/nas/random_search.h"
 #include "bilevel/nas/search_checkpoint.h"
 #include "bilevel/nas/search_images.h"
-#include "bilevel/run/machine.h"
 #include "bilevel/run/stop_signal.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/out_folder.h"
-#include "cli/run_folder.h"
+#include "cli/json.h"
+#include "cli/progress.h"
+#include "cli/run_options.h"
 #include "cli/search_flags.h"
 #include "cli/search_output.h"
 
 namespace bilevel::cli {
 namespace {
 
-// Plain lines in a pipe, a live line on a terminal.
-class SearchProgress {
- public:
-  explicit SearchProgress(const CommonOptions& common)
-      : live_(common), lines_(!common.quiet && isatty(STDERR_FILENO) == 0) {}
-  void step(const nas::SearchState& state, int64_t steps, int64_t epochs) {
-    const double done = static_cast<double>(state.epoch * steps + state.step);
-    const double all = static_cast<double>(epochs * steps);
-    const double left = state.seconds / done * (all - done);
-    live_(fmt::format("epoch {}/{}, step {}/{}, {:.2f} s a step, about {} left", state.epoch + 1, epochs,
-                      state.step, steps, state.seconds / done,
-                      left > 90 ? fmt::format("{:.0f} min", left / 60) : fmt::format("{:.0f} s", left)));
-  }
-  void line(const std::string& text) {
-    if (lines_) fmt::print(stderr, "{}\n", text);
-    live_(text);
-  }
-
- private:
-  Progress live_;
-  bool lines_;
-};
-
-std::string checkpoint_path(const std::string& folder) { return folder + "/search.checkpoint"; }
+void show_step(Progress& progress, const nas::SearchState& state, int64_t steps, int64_t epochs) {
+  if (!progress.due()) return;
+  const double done = static_cast<double>(state.epoch * steps + state.step);
+  const double all = static_cast<double>(epochs * steps);
+  progress(fmt::format("search: epoch {}/{}, step {}/{}, {:.2f} s a step, about {} left", state.epoch + 1,
+                       epochs, state.step, steps, state.seconds / done,
+                       time_text(state.seconds / done * (all - done))));
+}
 
 Checkpoint checkpoint_of(const nas::SearchState& state, const nas::SupernetProblem& problem) {
   Checkpoint checkpoint = nas::search_checkpoint(state);
@@ -66,23 +49,14 @@ Checkpoint checkpoint_of(const nas::SearchState& state, const nas::SupernetProbl
 }
 
 nas::SearchState resumed_state(const SearchFlags& o, const nas::SupernetProblem& problem,
-                               const std::function<nas::SearchState()>& begin, c10::Device device) {
-  const std::string path = checkpoint_path(o.resume);
-  if (!std::filesystem::exists(path) && !std::filesystem::exists(previous_checkpoint(path))) {
-    return begin();  // killed before its first epoch was done
-  }
-  const Checkpoint checkpoint = load_checkpoint(path);
-  if (!checkpoint.warning.empty()) fmt::print(stderr, "warning: {}\n", checkpoint.warning);
-  for (const std::string& difference : differences(checkpoint.machine, machine_facts())) {
-    fmt::print(stderr, "warning: {}\n", difference);
-  }
+                               const Checkpoint& checkpoint, c10::Device device) {
   const auto stored = checkpoint.metadata.find("images");
   const nlohmann::json now = {{"train", problem.inner_samples()}, {"valid", problem.outer_samples()}};
   if (stored == checkpoint.metadata.end() || *stored != now) {
     throw std::runtime_error(fmt::format(
         "--resume {}: the run was made on other images than are there now ({}): give the data it began "
         "with",
-        o.resume, now.dump()));
+        o.run.resume, now.dump()));
   }
   return nas::search_state(checkpoint, problem.supernet().space(), device);
 }
@@ -137,40 +111,6 @@ nas::SearchSpace make_named_space(const SearchFlags& o) {
   }
 }
 
-// A run of any command, even one that was killed before its first checkpoint.
-void require_no_run(const std::string& folder) {
-  for (const std::string& path : {checkpoint_path(folder), folder + "/config.json"}) {
-    if (!std::filesystem::exists(path)) continue;
-    throw std::invalid_argument(fmt::format(
-        "--out {}: there is a run in it already ({}); go on with --resume {} or give another folder", folder,
-        path, folder));
-  }
-}
-
-// The run's folder. A search that fails before its first checkpoint has nothing to go on from: it leaves
-// nothing.
-class NewRun {
- public:
-  NewRun(const CLI::App& command, const std::string& folder) : folder_(folder), made_(folder) {
-    save_options(command, folder);
-  }
-  NewRun(const NewRun&) = delete;
-  NewRun& operator=(const NewRun&) = delete;
-  ~NewRun() {
-    if (kept_ || std::filesystem::exists(checkpoint_path(folder_))) {
-      made_.keep();
-    } else {
-      ::unlink((folder_ + "/config.json").c_str());
-    }
-  }
-  void keep() { kept_ = true; }
-
- private:
-  std::string folder_;
-  OutFolder made_;
-  bool kept_ = false;
-};
-
 Setup make_setup(const CLI::App& command, SearchFlags& o) {
   Setup setup;
   setup.space = make_named_space(o);
@@ -196,52 +136,8 @@ Setup make_setup(const CLI::App& command, SearchFlags& o) {
   return setup;
 }
 
-void run(CLI::App& command, SearchFlags& o, int& exit_code) {
-  if (!o.resume.empty()) {
-    load_options(command, o.resume);
-  } else if (!o.out.empty()) {
-    require_no_run(o.out);
-  }
-  SearchProgress progress(o.common);
-  progress.line("search: reading the data");
-  Setup setup = make_setup(command, o);
-  const nas::Benchmark* benchmark = setup.benchmark ? &*setup.benchmark : nullptr;
-  std::optional<nas::Search> search;
-  if (!setup.random) search.emplace(*setup.problem, setup.search, benchmark);
-  const auto begin = [&] { return search ? search->begin() : nas::begin_random_search(*setup.random); };
-
-  const std::string folder = !o.resume.empty() ? o.resume
-                             : !o.out.empty()  ? o.out
-                                               : default_run_folder("search", setup.search.seed);
-  nas::SearchState state =
-      o.resume.empty() ? begin() : resumed_state(o, *setup.problem, begin, setup.tensors.device());
-  std::optional<NewRun> new_run;
-  if (o.resume.empty()) new_run.emplace(command, folder);
-  progress.line(search ? fmt::format("search: {} weights, {} alpha, {} steps of alpha an epoch, into {}",
-                                     setup.problem->supernet().plan().parameters(), setup.space.alpha_size(),
-                                     search->steps_per_epoch(), folder)
-                       : fmt::format("search: {} random cells, {} epochs each, into {}", setup.search.samples,
-                                     setup.search.epochs, folder));
-
-  const StopSignal on_signal;
-  nas::SearchCallbacks callbacks;
-  callbacks.step = [&](const nas::SearchState& s, int64_t steps) {
-    progress.step(s, steps, setup.search.epochs);
-  };
-  callbacks.epoch = [&](const nas::EpochRecord& r) {
-    progress.line(epoch_line(setup.space, r, setup.search.epochs));
-  };
-  callbacks.save = [&](const nas::SearchState& s) {
-    save_checkpoint(checkpoint_path(folder), checkpoint_of(s, *setup.problem));
-    write_history(setup.space, s.history, folder);
-  };
-  callbacks.interrupted = [] { return stop_requested(); };
-  callbacks.message = [&](const std::string& text) { progress.line(text); };
-  const nas::SearchSummary summary =
-      search ? search->run(std::move(state), callbacks)
-             : nas::random_search(*setup.random, benchmark, std::move(state), callbacks);
-  if (new_run) new_run->keep();
-
+SearchOutput output_of(const SearchFlags& o, const Setup& setup, const nas::SearchSummary& summary,
+                       const std::string& folder) {
   nas::NetworkOptions size;
   const nas::SupernetOptions& images = setup.problem->supernet().options();
   size.input_channels = images.input_channels;
@@ -249,26 +145,76 @@ void run(CLI::App& command, SearchFlags& o, int& exit_code) {
   size.width = images.width;
   size.classes = images.classes;
   const nas::Network network(setup.space, summary.genotype, size);
-  SearchOutput output{
-      .space = setup.space, .options = setup.search, .summary = summary, .benchmark = benchmark};
+  SearchOutput output{.space = setup.space,
+                      .options = setup.search,
+                      .summary = summary,
+                      .benchmark = setup.benchmark ? &*setup.benchmark : nullptr};
   output.data = o.data.data;
   output.folder = folder;
   output.parameters = network.parameters();
   output.multiply_adds = network.multiply_adds();
+  return output;
+}
+
+void work(const CLI::App& command, const SearchFlags& o, Setup& setup, nas::Search* search, RunFolder& folder,
+          Progress& progress, int& exit_code) {
+  const nas::Benchmark* benchmark = setup.benchmark ? &*setup.benchmark : nullptr;
+  const auto checkpoint = load_run(folder, o.run, o.common);
+  nas::SearchState state = checkpoint ? resumed_state(o, *setup.problem, *checkpoint, setup.tensors.device())
+                           : search != nullptr ? search->begin()
+                                               : nas::begin_random_search(*setup.random);
+  const StopSignal on_signal;
+  nas::SearchCallbacks callbacks;
+  callbacks.step = [&](const nas::SearchState& s, int64_t steps) {
+    show_step(progress, s, steps, setup.search.epochs);
+  };
+  callbacks.epoch = [&](const nas::EpochRecord& r) {
+    Json line = {{"step", r.epoch}};
+    line.update(nas::epoch_json(setup.space, r));
+    folder.record(line);
+    progress.line(epoch_line(setup.space, r, setup.search.epochs));
+  };
+  callbacks.save = [&](const nas::SearchState& s) { folder.save(checkpoint_of(s, *setup.problem)); };
+  callbacks.interrupted = [] { return stop_requested(); };
+  callbacks.message = [&](const std::string& text) { progress.line(text); };
+  const nas::SearchSummary summary =
+      search != nullptr ? search->run(std::move(state), callbacks)
+                        : nas::random_search(*setup.random, benchmark, std::move(state), callbacks);
+  const SearchOutput output = output_of(o, setup, summary, folder.path());
+  const Json json = search_json(output);
   const bool interrupted_now = summary.end == nas::SearchEnd::interrupted;
   if (!interrupted_now) write_search(output);
+  folder.end(interrupted_now ? RunStatus::interrupted : RunStatus::finished, "", json);
   if (o.common.json) {
-    fmt::print("{}\n", search_json(output).dump());
+    fmt::print("{}\n", json.dump());
   } else {
     print_search(output);
   }
   if (interrupted_now) {
-    fmt::print(stderr, "interrupted; the state is saved: go on with `bilevel search --resume {}`\n", folder);
+    say_interrupted(command, folder);
     exit_code = interrupted;
   } else if (!o.common.json) {
-    fmt::print("written to {}: genotype.txt, genotype.json, history.jsonl, summary.json{}\n", folder,
-               std::filesystem::exists(folder + "/cell.svg") ? ", cell.svg" : "");
+    fmt::print("written to {}: genotype.txt, genotype.json, metrics.jsonl, summary.json{}\n", folder.path(),
+               std::filesystem::exists(folder.file("cell.svg")) ? ", cell.svg" : "");
   }
+}
+
+void run(CLI::App& command, SearchFlags& o, int& exit_code) {
+  take_options(command, o.run, o.common);
+  Progress progress(o.common);
+  progress.line("search: reading the data");
+  Setup setup = make_setup(command, o);
+  std::optional<nas::Search> search;
+  if (!setup.random) {
+    search.emplace(*setup.problem, setup.search, setup.benchmark ? &*setup.benchmark : nullptr);
+  }
+  RunFolder folder = open_run(command, o.run, setup.search.seed);
+  progress.line(search ? fmt::format("search: {} weights, {} alpha, {} steps of alpha an epoch, into {}",
+                                     setup.problem->supernet().plan().parameters(), setup.space.alpha_size(),
+                                     search->steps_per_epoch(), folder.path())
+                       : fmt::format("search: {} random cells, {} epochs each, into {}", setup.search.samples,
+                                     setup.search.epochs, folder.path()));
+  work_in(folder, [&] { work(command, o, setup, search ? &*search : nullptr, folder, progress, exit_code); });
 }
 
 }  // namespace

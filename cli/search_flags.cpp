@@ -132,7 +132,7 @@ void add_search_options(CLI::App& command, SearchFlags& o) {
       *collapse, o, "--eigenvalue-products", [](S & s) -> auto& { return s.eigenvalue_products; },
       "of Lanczos for the dominant eigenvalue in alpha, every epoch; 0 = not measured");
 
-  auto* run = command.add_option_group("run");
+  auto* run = command.add_option_group("measures and seed");
   run->add_option("--benchmark", o.benchmark,
                   "table of trained cells (NAS-Bench-201 or -101) for the true accuracies");
   add_setting(
@@ -140,8 +140,7 @@ void add_search_options(CLI::App& command, SearchFlags& o) {
       "validation images that measure the supernet after an epoch; 0 = all");
   add_setting(
       *run, o, "--seed", [](S & s) -> auto& { return s.seed; }, "of everything that is drawn");
-  run->add_option("--out", o.out, "folder of the run; left out: runs/search-DATE-SEED");
-  run->add_option("--resume", o.resume, "go on with the run in this folder, with its own options");
+  add_run_options(command, o.run);
   add_common_options(command, o.common);
 }
 

@@ -14,6 +14,7 @@
 #include "bilevel/nas/search_options.h"
 #include "bilevel/nas/supernet.h"
 #include "cli/common.h"
+#include "cli/run_options.h"
 
 namespace bilevel::cli {
 
@@ -30,7 +31,8 @@ struct SearchFlags {
   nas::SearchOptions given;  // what the options below wrote to
   std::vector<std::pair<std::string, std::function<void(nas::SearchOptions&)>>>
       settings;  // and how to take it over
-  std::string benchmark, out, resume;
+  std::string benchmark;
+  RunFlags run;
 };
 
 void add_search_options(CLI::App& command, SearchFlags& flags);

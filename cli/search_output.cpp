@@ -134,17 +134,9 @@ void print_search(const SearchOutput& o) {
              s.counts.inner_gradient, s.counts.outer_gradient, s.counts.hessian, s.counts.cross, s.seconds);
 }
 
-void write_history(const nas::SearchSpace& space, const std::vector<EpochRecord>& history,
-                   const std::string& folder) {
-  std::string lines;
-  for (const EpochRecord& r : history) lines += nas::epoch_json(space, r).dump() + "\n";
-  write_file(folder + "/history.jsonl", lines);
-}
-
 void write_search(const SearchOutput& o) {
   write_file(o.folder + "/genotype.txt", nas::genotype_text(o.summary.genotype) + "\n");
   write_file(o.folder + "/genotype.json", nas::genotype_json(o.summary.genotype) + "\n");
-  write_file(o.folder + "/summary.json", search_json(o).dump(2) + "\n");
   if (can_draw())
     write_file(o.folder + "/cell.svg", picture_of(nas::genotype_dot(o.summary.genotype), "svg"));
 }

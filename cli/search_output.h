@@ -21,8 +21,6 @@ struct SearchOutput {
 Json search_json(const SearchOutput& output);
 void print_search(const SearchOutput& output);
 std::string epoch_line(const nas::SearchSpace& space, const nas::EpochRecord& record, int64_t epochs);
-void write_search(const SearchOutput& output);  // genotype.txt, genotype.json, summary.json, cell.svg
-void write_history(const nas::SearchSpace& space, const std::vector<nas::EpochRecord>& history,
-                   const std::string& folder);  // history.jsonl
+void write_search(const SearchOutput& output);  // genotype.txt, genotype.json, cell.svg
 
 }  // namespace bilevel::cli

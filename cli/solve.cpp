@@ -10,12 +10,13 @@
 #include <string>
 
 #include "bilevel/data/npy.h"
-#include "bilevel/data/write_file.h"
 #include "cli/algorithm_options.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/json.h"
 #include "cli/problem_options.h"
+#include "cli/run_options.h"
+#include "cli/solve_run.h"
 
 namespace bilevel::cli {
 namespace {
@@ -24,7 +25,7 @@ struct Options {
   CommonOptions common;
   ProblemFlags problem;
   AlgorithmFlags algorithm;
-  std::string out;
+  RunFlags run;
 };
 
 void print_text(const Options& o, const NamedProblem& problem, const SolveSummary& s) {
@@ -48,46 +49,41 @@ void print_text(const Options& o, const NamedProblem& problem, const SolveSummar
       s.counts.hessian, s.counts.cross);
 }
 
-void save(const SolveSummary& s, const Json& json, const std::string& folder) {
-  write_npy(folder + "/x.npy", s.state.x);
-  write_npy(folder + "/w.npy", s.state.inner.w);
-  write_file(folder + "/summary.json", json.dump(2) + "\n");
-}
-
-int run(const CLI::App& command, Options& o) {
+int run(CLI::App& command, Options& o) {
+  take_options(command, o.run, o.common);
   o.problem.data.tensors = apply_common_options(o.common);
   const NamedProblem problem = make_problem(command, o.problem);
   set_problem_defaults(command, problem, find_algorithm(o.algorithm.algorithm).family, o.algorithm);
   o.algorithm.solve.seed = o.problem.data.seed;
+  o.algorithm.solve.validate();
   const auto algorithm = make_algorithm(o.algorithm.algorithm, o.algorithm.settings);
-  if (!o.out.empty()) make_folder(o.out, "--out");
-  SolveSummary summary;
-  {
-    Progress progress(o.common);
-    const SolveOptions& s = o.algorithm.solve;
-    summary = solve(*problem.problem, *algorithm, s, [&](const SolveRecord& r, const AlgorithmState&) {
-      progress(fmt::format("{}: iteration {} of {}, loss {:.5g}, {:.1f} s", algorithm->name(), r.iteration,
-                           s.iterations, r.outer_loss, r.seconds));
-      return true;
-    });
-  }
-  Json json = {{"problem", problem.name}};
-  json.update(solve_json(summary));
-  json["inner_rate"] = o.algorithm.settings.inner.rate;
-  json["outer_rate"] = o.algorithm.settings.outer.rate;
-  json["outer_loss"] = number(summary.records.back().outer_loss);
-  if (o.common.json) {
-    fmt::print("{}\n", json.dump());
-  } else {
-    print_text(o, problem, summary);
-  }
-  if (!o.out.empty()) {
-    save(summary, json, o.out);  // last: a full disk must not cost the answer
-    if (!o.common.json) fmt::print("x.npy, w.npy and summary.json are in {}\n", o.out);
-  }
-  if (summary.reason != StopReason::not_finite) return success;
-  fmt::print(stderr, "bilevel: {}\n", summary.message);
-  return not_finite;
+  RunFolder folder = open_run(command, o.run, o.problem.data.seed);
+  int exit_code = success;
+  work_in(folder, [&] {
+    const auto checkpoint = load_run(folder, o.run, o.common);
+    const SolveSummary summary = solve_in_folder({.problem = *problem.problem,
+                                                  .algorithm = *algorithm,
+                                                  .options = o.algorithm.solve,
+                                                  .run = o.run,
+                                                  .common = o.common},
+                                                 folder, checkpoint);
+    Json json = {{"problem", problem.name}, {"folder", folder.path()}};
+    json.update(solve_json(summary));
+    json["inner_rate"] = o.algorithm.settings.inner.rate;
+    json["outer_rate"] = o.algorithm.settings.outer.rate;
+    json["outer_loss"] = number(summary.records.back().outer_loss);
+    if (o.common.json) {
+      fmt::print("{}\n", json.dump());
+    } else {
+      print_text(o, problem, summary);
+    }
+    // Last: a full disk must not cost the answer.
+    write_npy(folder.file("x.npy"), summary.state.x);
+    write_npy(folder.file("w.npy"), summary.state.inner.w);
+    exit_code = end_solve_run(command, folder, summary, json);
+  });
+  if (!o.common.json) fmt::print("the run is in {}\n", folder.path());
+  return exit_code;
 }
 
 }  // namespace
@@ -100,13 +96,14 @@ void add_solve_command(CLI::App& app, int& exit_code) {
       "  bilevel solve --problem hyper-cleaning --algorithm soba --inner-batch 20 --outer-batch 20 --out "
       "run1\n"
       "  bilevel solve --problem mlp --algorithm double-loop --method cg --curvature gauss-newton --damping "
-      "0.01");
+      "0.01\n"
+      "  bilevel solve --resume runs/solve-20260101-120000-0");
   const auto options = std::make_shared<Options>();
   add_problem_options(*command, options->problem);
   add_algorithm_options(*command, options->algorithm);
   options->algorithm.solve.iterations = 200;
   options->algorithm.solve.records = 20;
-  command->add_option("--out", options->out, "folder for x.npy, w.npy and summary.json");
+  add_run_options(*command, options->run);
   add_common_options(*command, options->common);
   command->callback([command, options, &exit_code] { exit_code = run(*command, *options); });
 }

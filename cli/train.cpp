@@ -28,6 +28,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/out_folder.h"
+#include "cli/progress.h"
 #include "cli/train_settings.h"
 
 namespace bilevel::cli {
@@ -346,9 +347,7 @@ void run(const CLI::App& command, Options& o, int& exit_code) {
                            p.loss));
     };
     hooks.epoch_ended = [&](const nas::TrainState& now) {
-      if (!o.common.quiet && !progress.live()) {
-        fmt::print(stderr, "{}\n", epoch_line(now.history.back(), s.train.epochs));
-      }
+      progress.line(epoch_line(now.history.back(), s.train.epochs));
       const auto clock = std::chrono::steady_clock::now();
       const bool last = now.epoch() == s.train.epochs;
       if (o.out.empty() || last || std::chrono::duration<double>(clock - saved).count() < save_seconds)

@@ -25,6 +25,7 @@
 #include "cli/common.h"
 #include "cli/json.h"
 #include "cli/newsgroups_path.h"
+#include "cli/progress.h"
 
 namespace bilevel::cli {
 namespace {
@@ -186,11 +187,12 @@ Tuned tune(const RegularizerSearch& problem, AlgorithmFlags& flags, Progress& pr
   progress("tune: the outer rate");
   if (flags.settings.outer.rate == 0) flags.settings.outer.rate = first_outer_rate(oracle, flags);
   const auto algorithm = make_algorithm(flags.algorithm, flags.settings);
-  tuned.summary = solve(problem, *algorithm, flags.solve, [&](const SolveRecord& r, const AlgorithmState&) {
-    progress(fmt::format("tune: iteration {}, validation loss {:.4f}, accuracy {:.2f} %", r.iteration,
-                         r.outer_loss, r.metrics.at("valid_accuracy")));
-    return true;
-  });
+  tuned.summary =
+      solve(problem, *algorithm, flags.solve, {.record = [&](const SolveRecord& r, const AlgorithmState&) {
+              progress(fmt::format("tune: iteration {}, validation loss {:.4f}, accuracy {:.2f} %",
+                                   r.iteration, r.outer_loss, r.metrics.at("valid_accuracy")));
+              return true;
+            }});
   if (tuned.summary.reason == StopReason::not_finite) throw NotFiniteError(tuned.summary.message);
   // As many steps as the tuned model has had: T where every iteration begins anew, all of them elsewhere.
   progress("tune: one common regulariser");

@@ -74,69 +74,134 @@ void SolveOptions::validate() const {
 }
 
 std::string_view name_of(StopReason reason) {
-  constexpr std::array<std::string_view, 7> names{"not run",   "iterations", "seconds",   "oracle calls",
-                                                  "converged", "stopped",    "not finite"};
+  constexpr std::array<std::string_view, 8> names{"not run",   "iterations", "seconds",    "oracle calls",
+                                                  "converged", "stopped",    "not finite", "interrupted"};
   return names.at(static_cast<size_t>(reason));
 }
 
-SolveSummary solve(const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
-                   const SolveCallback& callback, const Tensor& x, const Tensor& w) {
-  options.validate();
-  Oracle oracle(problem);
-  Streams streams(options.seed, problem.inner_samples(), problem.outer_samples(), options.batches);
-  SolveSummary summary;
-  summary.algorithm = algorithm.name();
-  summary.state =
-      algorithm.init(oracle, x.defined() ? x : problem.initial_outer(named_seed(options.seed, "outer start")),
-                     w.defined() ? w : problem.initial_inner(named_seed(options.seed, "inner start")));
+namespace {
 
-  double direction_norm = -1;
-  bool go_on = true;
-  const auto record = [&] {
+// One run, from any state to its end.
+class SolveRun {
+ public:
+  SolveRun(const Problem& problem, const Algorithm& algorithm, const SolveOptions& options, SolveState state,
+           const SolveHooks& hooks)
+      : algorithm_(algorithm),
+        options_(options),
+        hooks_(hooks),
+        oracle_(problem),
+        streams_(options.seed, problem.inner_samples(), problem.outer_samples(), options.batches),
+        state_(std::move(state)),
+        counts_before_(state_.so_far.counts) {
+    streams_.seek(state_.streams);
+    state_.so_far.reason = StopReason::not_run;
+    state_.so_far.message.clear();
+  }
+
+  SolveSummary run() {
+    SolveSummary& summary = state_.so_far;
+    try {
+      if (summary.records.empty()) record();
+      while (summary.reason == StopReason::not_run) iterate();
+      const bool more_to_come = summary.reason == StopReason::interrupted;
+      if (!more_to_come && summary.records.back().iteration != summary.state.iteration) record();
+    } catch (const NotFiniteError& error) {
+      summary.reason = StopReason::not_finite;
+      summary.message = error.what();
+      summary.counts = counts();
+    }
+    save();
+    return std::move(summary);
+  }
+
+ private:
+  OracleCounts counts() const {
+    OracleCounts all = counts_before_;
+    return all += oracle_.counts();
+  }
+
+  void iterate() {
+    SolveSummary& summary = state_.so_far;
+    const Use use = used(options_, summary);
+    if (use.part >= 1) {
+      summary.reason = use.budget;
+      return;
+    }
+    if (const auto due = static_cast<int64_t>(use.part * static_cast<double>(options_.records));
+        due > state_.recorded) {
+      state_.recorded = due;
+      record();
+      if (summary.reason != StopReason::not_run) return;
+    }
+    if (seconds_since(saved_) >= hooks_.save_seconds) save();
     const auto begin = Clock::now();
-    summary.records.push_back(record_of(oracle, options, summary, direction_norm));
+    const IterationSummary step = algorithm_.step(oracle_, summary.state, streams_);
+    state_.direction_norm = step.direction.norm().item<double>();
+    summary.seconds += seconds_since(begin);
+    summary.counts = counts();
+    ++summary.statuses[std::string(name_of(step.status))];
+    if (hooks_.step) hooks_.step(summary.state, state_.direction_norm, summary.seconds);
+    if (state_.direction_norm < options_.direction_tolerance) {
+      summary.reason = StopReason::converged;
+    } else if (hooks_.interrupted && hooks_.interrupted()) {
+      summary.reason = StopReason::interrupted;
+    }
+  }
+
+  void record() {
+    SolveSummary& summary = state_.so_far;
+    const auto begin = Clock::now();
+    summary.records.push_back(record_of(oracle_, options_, summary, state_.direction_norm));
     summary.recording_seconds += seconds_since(begin);
     if (!std::isfinite(summary.records.back().outer_loss)) {
       throw NotFiniteError(fmt::format("{}: the outer loss is {} after {} iterations. Lower the rates.",
-                                       algorithm.name(), summary.records.back().outer_loss,
+                                       algorithm_.name(), summary.records.back().outer_loss,
                                        summary.state.iteration));
     }
-    if (callback && !callback(summary.records.back(), summary.state)) go_on = false;
-  };
-
-  try {
-    record();
-    int64_t recorded = 0;
-    for (Use use = used(options, summary); go_on; use = used(options, summary)) {
-      if (use.part >= 1) {
-        summary.reason = use.budget;
-        break;
-      }
-      if (const auto due = static_cast<int64_t>(use.part * static_cast<double>(options.records));
-          due > recorded) {
-        recorded = due;
-        record();
-        if (!go_on) break;
-      }
-      const auto begin = Clock::now();
-      const IterationSummary step = algorithm.step(oracle, summary.state, streams);
-      direction_norm = step.direction.norm().item<double>();
-      summary.seconds += seconds_since(begin);
-      summary.counts = oracle.counts();
-      ++summary.statuses[std::string(name_of(step.status))];
-      if (direction_norm < options.direction_tolerance) {
-        summary.reason = StopReason::converged;
-        break;
-      }
+    if (hooks_.record && !hooks_.record(summary.records.back(), summary.state)) {
+      summary.reason = StopReason::stopped;
     }
-    if (summary.reason == StopReason::not_run) summary.reason = StopReason::stopped;
-    if (summary.records.back().iteration != summary.state.iteration) record();
-  } catch (const NotFiniteError& error) {
-    summary.reason = StopReason::not_finite;
-    summary.message = error.what();
-    summary.counts = oracle.counts();
   }
-  return summary;
+
+  void save() {
+    saved_ = Clock::now();
+    if (!hooks_.save) return;
+    state_.streams = streams_.positions();
+    hooks_.save(state_);
+  }
+
+  const Algorithm& algorithm_;
+  const SolveOptions& options_;
+  const SolveHooks& hooks_;
+  Oracle oracle_;
+  Streams streams_;
+  SolveState state_;
+  OracleCounts counts_before_;
+  Clock::time_point saved_ = Clock::now();
+};
+
+}  // namespace
+
+SolveSummary solve(const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
+                   const SolveHooks& hooks, const Tensor& x, const Tensor& w) {
+  options.validate();
+  const Oracle oracle(problem);
+  SolveState state;
+  state.so_far.algorithm = algorithm.name();
+  state.so_far.state =
+      algorithm.init(oracle, x.defined() ? x : problem.initial_outer(named_seed(options.seed, "outer start")),
+                     w.defined() ? w : problem.initial_inner(named_seed(options.seed, "inner start")));
+  return SolveRun(problem, algorithm, options, std::move(state), hooks).run();
+}
+
+SolveSummary continue_solve(const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
+                            SolveState state, const SolveHooks& hooks) {
+  options.validate();
+  if (state.so_far.algorithm != algorithm.name()) {
+    throw std::invalid_argument(
+        fmt::format("solve: the state is one of {}, not of {}", state.so_far.algorithm, algorithm.name()));
+  }
+  return SolveRun(problem, algorithm, options, std::move(state), hooks).run();
 }
 
 }  // namespace bilevel

@@ -38,7 +38,16 @@ struct SolveRecord {
   Tensor x, w;  // where keep_points asks for them
 };
 
-enum class StopReason { not_run, iterations, seconds, oracle_calls, converged, stopped, not_finite };
+enum class StopReason {
+  not_run,
+  iterations,
+  seconds,
+  oracle_calls,
+  converged,
+  stopped,      // the callback said so
+  not_finite,   // the last good state is kept
+  interrupted,  // in the middle: another call goes on from there
+};
 std::string_view name_of(StopReason reason);
 
 struct SolveSummary {
@@ -53,11 +62,30 @@ struct SolveSummary {
   std::map<std::string, int64_t> statuses;  // how often the linear solve ended in which way
 };
 
-// Called with every record, and with the state behind it; false stops the run.
-using SolveCallback = std::function<bool(const SolveRecord& record, const AlgorithmState& state)>;
+// Everything that a run goes on from, to the same bits as if it had never stopped.
+struct SolveState {
+  SolveSummary so_far;                     // its records without their points
+  std::map<std::string, int64_t> streams;  // positions
+  double direction_norm = -1;              // of the last direction
+  int64_t recorded = 0;                    // of the evenly spaced records, how many are there
+};
+
+struct SolveHooks {
+  // With every record, and with the state behind it; false stops the run.
+  std::function<bool(const SolveRecord& record, const AlgorithmState& state)> record = {};
+  // After every iteration: the state, and the norm of the direction that led to it.
+  std::function<void(const AlgorithmState& state, double direction_norm, double seconds)> step = {};
+  // Between two iterations when save_seconds have passed since the last time, and at every end.
+  std::function<void(const SolveState& state)> save = {};
+  std::function<bool()> interrupted = {};  // asked after every iteration; true ends with a save
+  double save_seconds = 10;                // saving takes a moment, and a few seconds' work is soon repeated
+};
 
 // From the problem's own start (of options.seed), or from the given x and w where they are defined.
 SolveSummary solve(const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
-                   const SolveCallback& callback = {}, const Tensor& x = {}, const Tensor& w = {});
+                   const SolveHooks& hooks = {}, const Tensor& x = {}, const Tensor& w = {});
+// From where an earlier run with the same problem, algorithm and options was.
+SolveSummary continue_solve(const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
+                            SolveState state, const SolveHooks& hooks = {});
 
 }  // namespace bilevel

@@ -182,11 +182,12 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
     if (progress) progress(what);
   };
   CleanReport report;
-  report.solve = solve(problem, *algorithm, options.solve, [&](const SolveRecord& r, const AlgorithmState&) {
-    say(fmt::format("iteration {} of {}, validation loss {:.4f}", r.iteration, options.solve.iterations,
-                    r.outer_loss));
-    return true;
-  });
+  report.solve =
+      solve(problem, *algorithm, options.solve, {.record = [&](const SolveRecord& r, const AlgorithmState&) {
+              say(fmt::format("iteration {} of {}, validation loss {:.4f}", r.iteration,
+                              options.solve.iterations, r.outer_loss));
+              return true;
+            }});
   if (report.solve.reason == StopReason::not_finite) {
     throw NotFiniteError(
         fmt::format("{} (inner rate {:.4g})", report.solve.message, options.settings.inner.rate));

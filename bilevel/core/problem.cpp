@@ -41,6 +41,8 @@ std::optional<InnerParts> Problem::inner_parts(const Tensor& /*w*/, const Tensor
 
 Tensor Problem::inner_start(const Tensor& /*x*/) const { return {}; }
 Tensor Problem::inner_rate(const Tensor& /*x*/) const { return {}; }
+std::optional<LossConstants> Problem::loss_constants(const Tensor& /*x*/) const { return std::nullopt; }
+
 void Problem::project_outer_(Tensor& /*x*/) const {}
 std::map<std::string, double> Problem::metrics(const Tensor& /*w*/, const Tensor& /*x*/) const { return {}; }
 

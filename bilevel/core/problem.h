@@ -15,6 +15,7 @@
 #include <string>
 
 #include "bilevel/core/batch.h"
+#include "bilevel/core/error_bound.h"
 #include "bilevel/core/layout.h"
 #include "bilevel/core/linearization.h"
 #include "bilevel/core/tensor.h"
@@ -71,6 +72,10 @@ class Problem {
   // False where g itself has no x in it, as when only the start or the rate is learned. Said aloud, because a
   // loss that has lost its x by accident (a detached tensor) would otherwise give a silent zero.
   virtual bool inner_loss_uses_outer() const { return true; }
+
+  // Constants of both losses on the full sets at x, for rigorous error bounds; nullopt (the default) = not
+  // known.
+  virtual std::optional<LossConstants> loss_constants(const Tensor& x) const;
 
   virtual void project_outer_(Tensor& x) const;
   virtual std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const;

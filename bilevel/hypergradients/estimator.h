@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bilevel/core/batch.h"
+#include "bilevel/core/error_bound.h"
 #include "bilevel/core/linear_solve.h"
 #include "bilevel/core/oracle.h"
 #include "bilevel/core/tensor.h"
@@ -23,6 +24,7 @@ struct HypergradientRequest {
   Batch cross = {};                 // of the cross product of implicit estimators
   std::vector<Batch> hessian = {};  // of their Hessian products: none = full, one = for all, K = one for each
   Tensor warm_start = {};           // of the linear system's solution; undefined = zero
+  bool with_bound = false;          // a bound on the error, at the price of a few more products
 };
 
 struct Hypergradient {
@@ -36,7 +38,8 @@ struct Hypergradient {
   OracleCounts counts;            // of the estimator alone; the inner loop's are in its trajectory
   int64_t bytes_kept = 0;  // vectors held at once beside w, x and the result: iterates, directions, ...
   double inner_gradient_norm =
-      -1;  // |grad_w g| at the final iterate; negative = the trajectory did not measure it
+      -1;                 // |grad_w g| at the final iterate; negative = the trajectory did not measure it
+  ErrorBound bound = {};  // where the request asks for one
   double seconds = 0;
 };
 

@@ -92,14 +92,14 @@ TEST(Solve, a_callback_stops_it) {
   const Known known = known_quadratic();
   const auto algorithm = make_algorithm("aid-cg", settings_for(known));
   int64_t last = -1;
-  const SolveSummary summary = solve(
-      *known.problem, *algorithm, {.iterations = 100, .records = 10},
-      [&](const SolveRecord& record, const AlgorithmState& state) {
-        EXPECT_EQ(record.iteration, state.iteration);
-        last = record.iteration;
-        return record.iteration < 30;
-      },
-      known.x, known.w);
+  const SolveSummary summary = solve(*known.problem, *algorithm, {.iterations = 100, .records = 10},
+                                     {.record =
+                                          [&](const SolveRecord& record, const AlgorithmState& state) {
+                                            EXPECT_EQ(record.iteration, state.iteration);
+                                            last = record.iteration;
+                                            return record.iteration < 30;
+                                          }},
+                                     known.x, known.w);
   EXPECT_EQ(summary.reason, StopReason::stopped);
   EXPECT_EQ(last, 30);
 }

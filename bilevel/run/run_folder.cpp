@@ -1,0 +1,244 @@
+#include "bilevel/run/run_folder.h"
+
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+#include "bilevel/data/write_file.h"
+
+namespace bilevel {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int format_version = 1;
+constexpr std::array<std::string_view, 5> status_names{"running", "finished", "interrupted", "failed",
+                                                       "killed"};
+
+std::string local_time() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &local);
+  return text.data();
+}
+
+Json machine_json(const MachineFacts& m) {
+  return {{"torch", m.torch}, {"blas", m.blas}, {"cpu", m.cpu}, {"threads", m.threads}, {"cuda", m.cuda}};
+}
+
+std::string cause() { return std::strerror(errno); }
+
+// -1 where another process has it.
+int try_lock(const std::string& path, int flags) {
+  const int lock = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  if (lock < 0) throw std::runtime_error(fmt::format("{}: cannot be opened: {}", path, cause()));
+  if (::flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
+  ::close(lock);
+  return -1;
+}
+
+bool somebody_works(const std::string& folder) {
+  const std::string path = folder + "/lock";
+  const int lock = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (lock < 0) return false;
+  const bool is_free = ::flock(lock, LOCK_SH | LOCK_NB) == 0;
+  ::close(lock);
+  return !is_free;
+}
+
+int64_t size_of(const std::string& path) {
+  struct ::stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? static_cast<int64_t>(status.st_size) : 0;
+}
+
+}  // namespace
+
+std::string_view name_of(RunStatus status) { return status_names.at(static_cast<size_t>(status)); }
+
+bool is_run(const std::string& folder) { return ::access((folder + "/run.json").c_str(), F_OK) == 0; }
+
+Json read_json_file(const std::string& path, int64_t most_bytes) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw std::runtime_error(fmt::format("{}: cannot be opened: {}", path, cause()));
+  if (const int64_t bytes = size_of(path); bytes > most_bytes) {
+    throw std::runtime_error(
+        fmt::format("{}: {} bytes, expected at most {}: is it the right file?", path, bytes, most_bytes));
+  }
+  try {
+    return Json::parse(file);
+  } catch (const Json::exception& error) {
+    throw std::runtime_error(fmt::format("{}: expected JSON: {}", path, error.what()));
+  }
+}
+
+RunFacts read_run(const std::string& folder) {
+  const std::string path = folder + "/run.json";
+  const Json json = read_json_file(path, 1 << 20);
+  RunFacts facts;
+  facts.folder = folder;
+  try {
+    if (const int version = json.at("format").get<int>(); version != format_version) {
+      throw std::runtime_error(fmt::format("format {}, expected {}", version, format_version));
+    }
+    facts.command = json.at("command").get<std::string>();
+    const auto status = json.at("status").get<std::string>();
+    size_t number = 0;
+    while (number < status_names.size() && status_names.at(number) != status) ++number;
+    if (number == status_names.size()) throw std::runtime_error(fmt::format("status '{}'", status));
+    facts.status = static_cast<RunStatus>(number);
+    facts.message = json.value("message", "");
+    facts.started = json.value("started", "");
+    facts.ended = json.value("ended", "");
+    facts.seed = json.value("seed", uint64_t{0});
+    facts.machine.version = json.value("version", "");
+    const Json& machine = json.at("machine");
+    facts.machine.torch = machine.value("torch", "");
+    facts.machine.blas = machine.value("blas", "");
+    facts.machine.cpu = machine.value("cpu", "");
+    facts.machine.threads = machine.value("threads", 1);
+    facts.machine.cuda = machine.value("cuda", false);
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format("{}: not the facts of a run: {}", path, error.what()));
+  }
+  if (facts.status == RunStatus::running && !somebody_works(folder)) facts.status = RunStatus::killed;
+  return facts;
+}
+
+Metrics read_metrics(const std::string& folder) {
+  Metrics metrics;
+  std::ifstream file(folder + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object()) {
+      metrics.lines.push_back(std::move(json));
+    } else {
+      ++metrics.torn;
+    }
+  }
+  return metrics;
+}
+
+RunFolder::RunFolder(std::string folder, int lock) : folder_(std::move(folder)), lock_(lock) {}
+
+RunFolder::RunFolder(RunFolder&& other) noexcept
+    : folder_(std::move(other.folder_)),
+      lock_(std::exchange(other.lock_, -1)),
+      facts_(std::move(other.facts_)) {}
+
+RunFolder::~RunFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+RunFolder RunFolder::create(const std::string& folder, const New& run) {
+  make_folder(folder, "--out");
+  if (is_run(folder) || ::access((folder + "/config.json").c_str(), F_OK) == 0) {
+    throw std::invalid_argument(
+        fmt::format("--out {}: there is a run in it already; go on with --resume {} or give another folder",
+                    folder, folder));
+  }
+  const int lock = try_lock(folder + "/lock", O_RDWR | O_CREAT);
+  if (lock < 0) {
+    throw std::invalid_argument(fmt::format("--out {}: another process works there", folder));
+  }
+  RunFolder result(folder, lock);
+  const MachineFacts machine = machine_facts();
+  write_file(result.file("config.json"), run.config.dump(2) + "\n");
+  result.facts_ = {
+      {"format", format_version},        {"command", run.command},  {"status", ""}, {"message", ""},
+      {"version", machine.version},      {"started", local_time()}, {"ended", ""},  {"seed", run.seed},
+      {"machine", machine_json(machine)}};
+  result.write_facts(RunStatus::running, "");
+  return result;
+}
+
+RunFolder RunFolder::resume(const std::string& folder) {
+  if (!is_run(folder)) {
+    throw std::runtime_error(
+        fmt::format("--resume {}: there is no run.json in it; give the folder of a run", folder));
+  }
+  (void)read_run(folder);  // throws where it is damaged
+  const int lock = try_lock(folder + "/lock", O_RDWR | O_CREAT);
+  if (lock < 0) {
+    throw std::runtime_error(fmt::format("--resume {}: another process works there", folder));
+  }
+  RunFolder result(folder, lock);
+  result.facts_ = read_json_file(result.file("run.json"));
+  result.facts_["ended"] = "";
+  const MachineFacts machine = machine_facts();
+  result.facts_["version"] = machine.version;
+  result.facts_["machine"] = machine_json(machine);
+  result.write_facts(RunStatus::running, "");
+  return result;
+}
+
+void RunFolder::write_facts(RunStatus status, const std::string& message) const {
+  Json facts = facts_;
+  facts["status"] = name_of(status);
+  facts["message"] = message;
+  write_file(file("run.json"), facts.dump(2) + "\n");
+}
+
+void RunFolder::record(const Json& line) {
+  const std::string path = file("metrics.jsonl"), text = line.dump() + "\n";
+  const int out = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+  // One call: a process that is killed leaves the line or leaves it out.
+  const bool written =
+      out >= 0 && ::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const std::string why = cause();
+  if (out >= 0) ::close(out);
+  if (!written) throw std::runtime_error(fmt::format("{}: cannot be written: {}", path, why));
+}
+
+void RunFolder::save(Checkpoint checkpoint) {
+  checkpoint.metadata["metrics_bytes"] = size_of(file("metrics.jsonl"));
+  save_checkpoint(file("checkpoint"), checkpoint);
+}
+
+std::optional<Checkpoint> RunFolder::load() {
+  const std::string path = file("checkpoint"), metrics = file("metrics.jsonl");
+  std::optional<Checkpoint> checkpoint;
+  int64_t reached = 0;
+  if (::access(path.c_str(), F_OK) == 0 || ::access(previous_checkpoint(path).c_str(), F_OK) == 0) {
+    checkpoint = load_checkpoint(path);
+    reached = checkpoint->metadata.value("metrics_bytes", int64_t{0});
+  }
+  if (reached >= 0 && size_of(metrics) > reached && ::truncate(metrics.c_str(), reached) != 0) {
+    throw std::runtime_error(fmt::format("{}: cannot be shortened: {}", metrics, cause()));
+  }
+  return checkpoint;
+}
+
+void RunFolder::end(RunStatus status, const std::string& message, const Json& summary) {
+  if (!summary.is_null()) write_file(file("summary.json"), summary.dump(2) + "\n");
+  facts_["ended"] = local_time();
+  write_facts(status, message);
+}
+
+void work_in(RunFolder& run, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const c10::Error& error) {
+    run.end(RunStatus::failed, error.what_without_backtrace());
+    throw;
+  } catch (const std::exception& error) {
+    run.end(RunStatus::failed, error.what());
+    throw;
+  }
+}
+
+}  // namespace bilevel

@@ -1,0 +1,99 @@
+#include "bilevel/run/solve_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "bilevel/run/state_checkpoint.h"
+
+namespace bilevel {
+namespace {
+
+using nlohmann::json;
+
+json number(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+double number_of(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+json counts_json(const OracleCounts& c) {
+  return {c.inner_gradient, c.outer_gradient, c.hessian, c.cross, c.samples, c.seconds};
+}
+OracleCounts counts_of(const json& values) {
+  OracleCounts c;
+  c.inner_gradient = values.at(0).get<int64_t>();
+  c.outer_gradient = values.at(1).get<int64_t>();
+  c.hessian = values.at(2).get<int64_t>();
+  c.cross = values.at(3).get<int64_t>();
+  c.samples = values.at(4).get<int64_t>();
+  c.seconds = values.at(5).get<double>();
+  return c;
+}
+
+json record_json(const SolveRecord& r) {
+  json metrics = json::object();
+  for (const auto& [name, value] : r.metrics) metrics[name] = number(value);
+  return {{"iteration", r.iteration},
+          {"seconds", r.seconds},
+          {"counts", counts_json(r.counts)},
+          {"outer_loss", number(r.outer_loss)},
+          {"direction_norm", number(r.direction_norm)},
+          {"metrics", metrics}};
+}
+SolveRecord record_of(const json& j) {
+  SolveRecord r;
+  r.iteration = j.at("iteration").get<int64_t>();
+  r.seconds = j.at("seconds").get<double>();
+  r.counts = counts_of(j.at("counts"));
+  r.outer_loss = number_of(j.at("outer_loss"));
+  r.direction_norm = number_of(j.at("direction_norm"));
+  for (const auto& [name, value] : j.at("metrics").items()) r.metrics[name] = number_of(value);
+  return r;
+}
+
+}  // namespace
+
+void put_solve(Checkpoint& checkpoint, const SolveState& state) {
+  const SolveSummary& s = state.so_far;
+  put_state(checkpoint, s.state);
+  put_counts(checkpoint, s.counts);
+  json records = json::array();
+  for (const SolveRecord& record : s.records) records.push_back(record_json(record));
+  checkpoint.metadata["solve"] = {{"algorithm", s.algorithm},
+                                  {"seconds", s.seconds},
+                                  {"recording_seconds", s.recording_seconds},
+                                  {"statuses", s.statuses},
+                                  {"records", std::move(records)},
+                                  {"streams", state.streams},
+                                  {"direction_norm", number(state.direction_norm)},
+                                  {"recorded", state.recorded}};
+}
+
+SolveState take_solve(const Checkpoint& checkpoint, c10::Device device) {
+  SolveState state;
+  SolveSummary& s = state.so_far;
+  s.state = take_state(checkpoint, device);
+  s.counts = take_counts(checkpoint);
+  try {
+    const json& part = checkpoint.metadata.at("solve");
+    s.algorithm = part.at("algorithm").get<std::string>();
+    s.seconds = part.at("seconds").get<double>();
+    s.recording_seconds = part.at("recording_seconds").get<double>();
+    s.statuses = part.at("statuses").get<std::map<std::string, int64_t>>();
+    for (const json& record : part.at("records")) s.records.push_back(record_of(record));
+    state.streams = part.at("streams").get<std::map<std::string, int64_t>>();
+    state.direction_norm = number_of(part.at("direction_norm"));
+    state.recorded = part.at("recorded").get<int64_t>();
+  } catch (const json::exception& error) {
+    throw std::runtime_error(
+        fmt::format("checkpoint: the part 'solve' is missing or of another kind ({}); was it written by "
+                    "another program or "
+                    "another version?",
+                    error.what()));
+  }
+  return state;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,87 @@
+#include "cli/solve_run.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "bilevel/run/solve_checkpoint.h"
+#include "bilevel/run/stop_signal.h"
+#include "cli/json.h"
+#include "cli/progress.h"
+
+namespace bilevel::cli {
+namespace {
+
+nlohmann::json identity(const SolveJob& job, const AlgorithmState& state) {
+  return {{"inner_samples", job.problem.inner_samples()},
+          {"outer_samples", job.problem.outer_samples()},
+          {"inner_variables", state.inner.w.numel()},
+          {"outer_variables", state.x.numel()},
+          {"data", job.data}};
+}
+
+SolveState resumed(const SolveJob& job, const Checkpoint& checkpoint) {
+  const c10::Device device = job.problem.initial_outer(job.options.seed).device();
+  SolveState state = take_solve(checkpoint, device);
+  const nlohmann::json now = identity(job, state.so_far.state);
+  if (const auto then = checkpoint.metadata.find("identity");
+      then == checkpoint.metadata.end() || *then != now) {
+    throw std::runtime_error(fmt::format(
+        "--resume {}: the run was made on other data than are there now ({}): give back the files that it "
+        "began with",
+        job.run.resume, now.dump()));
+  }
+  return state;
+}
+
+}  // namespace
+
+SolveSummary solve_in_folder(const SolveJob& job, RunFolder& folder,
+                             const std::optional<Checkpoint>& checkpoint, const Tensor& x, const Tensor& w) {
+  std::optional<SolveState> from;
+  if (checkpoint) from = resumed(job, *checkpoint);
+  RunProgress progress(job.common, job.command, job.options.iterations,
+                       from ? from->so_far.state.iteration : 0);
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  if (from && !from->so_far.records.empty()) loss = from->so_far.records.back().outer_loss;
+
+  const StopSignal on_signal;
+  SolveHooks hooks;
+  hooks.save_seconds = job.run.save_seconds;
+  hooks.interrupted = [] { return stop_requested(); };
+  hooks.record = [&](const SolveRecord& record, const AlgorithmState& state) {
+    loss = record.outer_loss;
+    folder.record(record_json(record));
+    return !job.hooks.record || job.hooks.record(record, state);
+  };
+  hooks.step = [&](const AlgorithmState& state, double direction_norm, double seconds) {
+    progress({.step = state.iteration, .loss = loss, .hypergradient = direction_norm});
+    if (job.hooks.step) job.hooks.step(state, direction_norm, seconds);
+  };
+  hooks.save = [&](const SolveState& state) {
+    Checkpoint now;
+    put_solve(now, state);
+    now.metadata["identity"] = identity(job, state.so_far.state);
+    folder.save(std::move(now));
+  };
+  return from ? continue_solve(job.problem, job.algorithm, job.options, std::move(*from), hooks)
+              : solve(job.problem, job.algorithm, job.options, hooks, x, w);
+}
+
+int end_solve_run(const CLI::App& command, RunFolder& folder, const SolveSummary& summary, const Json& json) {
+  switch (summary.reason) {
+    case StopReason::interrupted:
+      folder.end(RunStatus::interrupted, "", json);
+      say_interrupted(command, folder);
+      return interrupted;
+    case StopReason::not_finite:
+      folder.end(RunStatus::failed, summary.message, json);
+      fmt::print(stderr, "bilevel: {}\n", summary.message);
+      return not_finite;
+    default:
+      folder.end(RunStatus::finished, "", json);
+      return success;
+  }
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,198 @@
+// A run's folder can be read whatever happened to the process that wrote it, and a run in it goes on to the
+// same bits.
+#include "bilevel/run/run_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "bilevel/run/solve_checkpoint.h"
+#include "tests/algorithms/known_optima.h"
+#include "tests/data/files.h"
+#include "tests/messages.h"
+
+namespace bilevel::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+void append(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::app | std::ios::binary) << text;
+}
+
+Checkpoint holding(double value) {
+  Checkpoint checkpoint;
+  checkpoint.tensors["x"] = vec({value});
+  return checkpoint;
+}
+
+TEST(RunFolder, says_how_it_stands) {
+  const TemporaryFolder temporary;
+  const std::string path = temporary.at("a/b");
+  {
+    RunFolder run =
+        RunFolder::create(path, {.command = "solve", .seed = 7, .config = {{"command", "solve"}}});
+    EXPECT_EQ(read_run(path).status, RunStatus::running);
+    run.end(RunStatus::failed, "it was too much", {{"answer", 42}});
+  }
+  const RunFacts facts = read_run(path);
+  EXPECT_EQ(facts.status, RunStatus::failed);
+  EXPECT_EQ(facts.message, "it was too much");
+  EXPECT_EQ(facts.command, "solve");
+  EXPECT_EQ(facts.seed, 7U);
+  EXPECT_EQ(facts.machine.threads, machine_facts().threads);
+  EXPECT_EQ(read_json_file(path + "/summary.json").at("answer"), 42);
+  EXPECT_THAT(message([&] { RunFolder::create(path, {.command = "solve"}); }),
+              AllOf(HasSubstr(path), HasSubstr("--resume")));
+}
+
+TEST(RunFolder, a_killed_run_is_told_from_one_that_works) {
+  const TemporaryFolder temporary;
+  const std::string path = temporary.at("run");
+  { const RunFolder run = RunFolder::create(path, {.command = "solve"}); }
+  EXPECT_EQ(read_run(path).status, RunStatus::killed);
+  const RunFolder again = RunFolder::resume(path);
+  EXPECT_EQ(read_run(path).status, RunStatus::running);
+  EXPECT_THAT(message<std::runtime_error>([&] { RunFolder::resume(path); }), HasSubstr("another process"));
+}
+
+TEST(RunFolder, records_after_the_last_checkpoint_come_once) {
+  const TemporaryFolder temporary;
+  const std::string path = temporary.at("run");
+  {
+    RunFolder run = RunFolder::create(path, {.command = "solve"});
+    run.record({{"step", 0}});
+    run.save(holding(1));
+    run.record({{"step", 1}});
+    run.save(holding(2));
+    run.record({{"step", 2}});
+  }
+  append(path + "/metrics.jsonl", "{\"step\": 3, \"loss\": 0.");  // torn by a kill
+  const Metrics killed = read_metrics(path);
+  EXPECT_EQ(killed.lines.size(), 3U);
+  EXPECT_EQ(killed.torn, 1);
+
+  RunFolder run = RunFolder::resume(path);
+  const auto checkpoint = run.load();
+  ASSERT_TRUE(checkpoint);
+  EXPECT_EQ(number(checkpoint->tensors.at("x")), 2);
+  run.record({{"step", 2}});
+  const Metrics metrics = read_metrics(path);
+  EXPECT_EQ(metrics.torn, 0);
+  ASSERT_EQ(metrics.lines.size(), 3U);
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(metrics.lines[static_cast<size_t>(i)].at("step"), i);
+}
+
+TEST(RunFolder, without_a_checkpoint_it_begins_anew) {
+  const TemporaryFolder temporary;
+  const std::string path = temporary.at("run");
+  RunFolder::create(path, {.command = "solve"}).record({{"step", 0}});
+  RunFolder run = RunFolder::resume(path);
+  EXPECT_FALSE(run.load());
+  EXPECT_TRUE(read_metrics(path).lines.empty());
+}
+
+TEST(RunFolder, an_exception_ends_the_run_as_failed) {
+  const TemporaryFolder temporary;
+  RunFolder run = RunFolder::create(temporary.at("run"), {.command = "solve"});
+  EXPECT_THROW(work_in(run, [] { throw std::runtime_error("the disk is full"); }), std::runtime_error);
+  EXPECT_EQ(read_run(run.path()).status, RunStatus::failed);
+  EXPECT_EQ(read_run(run.path()).message, "the disk is full");
+}
+
+TEST(RunFolder, damaged_facts_name_the_file) {
+  const TemporaryFolder temporary;
+  const std::string path = temporary.at("run");
+  { const RunFolder run = RunFolder::create(path, {.command = "solve"}); }
+  for (const std::string text : {"{", "[]", R"({"format": 99, "command": "solve"})",
+                                 R"({"format": 1, "command": 3, "status": "running", "machine": {}})"}) {
+    std::ofstream(path + "/run.json") << text;
+    EXPECT_THAT(message<std::runtime_error>([&] { read_run(path); }), HasSubstr("run.json")) << text;
+    EXPECT_THAT(message<std::runtime_error>([&] { RunFolder::resume(path); }), HasSubstr("run.json")) << text;
+  }
+}
+
+// Every algorithm, stopped in the middle, stored in a file and read again.
+class EverySolve : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(EverySolve, goes_on_to_the_same_bits) {
+  const TemporaryFolder temporary;
+  const Known known = known_ridge();
+  AlgorithmSettings settings = settings_for(known);
+  settings.inner.rate *= 0.2;
+  settings.inner.steps = 3;
+  settings.outer.optimizer = "adam";
+  settings.outer.rate = 1e-3;
+  const auto algorithm = make_algorithm(GetParam(), settings);
+  const SolveOptions options{.iterations = 12,
+                             .records = 4,
+                             .seed = 0xfedcba9876543210U,
+                             .batches = {.inner_batch = 4, .outer_batch = 4}};
+  const SolveSummary whole = solve(*known.problem, *algorithm, options, {}, known.x, known.w);
+
+  int64_t steps = 0;
+  const std::string path = temporary.at("checkpoint");
+  SolveHooks hooks;
+  hooks.interrupted = [&] { return ++steps == 7; };
+  hooks.save = [&](const SolveState& state) {
+    Checkpoint checkpoint;
+    put_solve(checkpoint, state);
+    save_checkpoint(path, checkpoint);
+  };
+  const SolveSummary half = solve(*known.problem, *algorithm, options, hooks, known.x, known.w);
+  EXPECT_EQ(half.reason, StopReason::interrupted);
+  EXPECT_EQ(half.state.iteration, 7);
+  const SolveSummary rest =
+      continue_solve(*known.problem, *algorithm, options, take_solve(load_checkpoint(path)));
+
+  EXPECT_EQ(rest.reason, whole.reason);
+  EXPECT_EQ(rest.state.iteration, 12);
+  EXPECT_TRUE(at::equal(rest.state.x, whole.state.x));
+  EXPECT_TRUE(at::equal(rest.state.inner.w, whole.state.inner.w));
+  EXPECT_EQ(rest.statuses, whole.statuses);
+  EXPECT_EQ(oracle_calls(rest.counts), oracle_calls(whole.counts));
+  EXPECT_EQ(rest.counts.samples, whole.counts.samples);
+  ASSERT_EQ(rest.records.size(), whole.records.size());
+  for (size_t i = 0; i < whole.records.size(); ++i) {
+    EXPECT_EQ(rest.records[i].iteration, whole.records[i].iteration);
+    EXPECT_EQ(rest.records[i].outer_loss, whole.records[i].outer_loss);
+    EXPECT_EQ(rest.records[i].direction_norm, whole.records[i].direction_norm);
+    EXPECT_EQ(rest.records[i].metrics, whole.records[i].metrics);
+    EXPECT_EQ(oracle_calls(rest.records[i].counts), oracle_calls(whole.records[i].counts));
+  }
+}
+
+std::vector<std::string> every_algorithm() {
+  std::vector<std::string> names;
+  for (const AlgorithmRow& row : algorithm_rows()) names.push_back(row.name);
+  return names;
+}
+INSTANTIATE_TEST_SUITE_P(RunFolder, EverySolve, ::testing::ValuesIn(every_algorithm()),
+                         [](const auto& chosen) {
+                           std::string name = chosen.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(SolveCheckpoint, another_algorithms_state_is_refused) {
+  const Known known = known_ridge();
+  const auto soba = make_algorithm("soba", settings_for(known));
+  const auto fsla = make_algorithm("fsla", settings_for(known));
+  SolveState state;
+  SolveHooks hooks;
+  hooks.save = [&](const SolveState& now) { state = now; };
+  solve(*known.problem, *soba, {.iterations = 1}, hooks, known.x, known.w);
+  EXPECT_THAT(message([&] { continue_solve(*known.problem, *fsla, {.iterations = 2}, state); }),
+              AllOf(HasSubstr("soba"), HasSubstr("fsla")));
+}
+
+TEST(SolveCheckpoint, a_checkpoint_of_something_else_is_refused) {
+  EXPECT_THAT(message<std::runtime_error>([&] { take_solve(Checkpoint{}); }), HasSubstr("checkpoint"));
+}
+
+}  // namespace
+}  // namespace bilevel::test
