@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "bilevel/data/parallel_files.h"
 #include "bilevel/data/png.h"
 #include "bilevel/data/resize.h"
 
@@ -75,52 +76,43 @@ std::vector<std::string> png_files(const std::string& folder) {
   return files;
 }
 
-// All images of the folder, put together when it is known whether any has colours.
-class Collection {
- public:
-  explicit Collection(int64_t image_size) : image_size_(image_size) {}
+struct ImageFile {
+  std::string path;
+  int64_t label;
+};
 
-  void add(const std::string& path, int64_t label) {
-    Tensor image = read_png(path);
-    if (image_size_ > 0) {
-      image = resize_images(image.unsqueeze(0), image_size_).squeeze(0);
-    } else if (images_.empty()) {
-      first_ = path;
-    } else if (image.size(1) != images_[0].size(1) || image.size(2) != images_[0].size(2)) {
-      fail(path, fmt::format("{} x {} pixels as in {}", images_[0].size(2), images_[0].size(1), first_),
+// All images, put together when it is known whether any has colours.
+FolderImages read_images(const std::vector<ImageFile>& files, int64_t image_size) {
+  std::vector<Tensor> images(files.size());
+  const auto read = [&](int64_t i) {
+    const std::string& path = files[static_cast<size_t>(i)].path;
+    Tensor& image = images[static_cast<size_t>(i)];
+    image = read_png(path);
+    if (image_size > 0) {
+      image = resize_images(image.unsqueeze(0), image_size).squeeze(0);
+    } else if (image.sizes().slice(1) != images[0].sizes().slice(1)) {
+      fail(path, fmt::format("{} x {} pixels as in {}", images[0].size(2), images[0].size(1), files[0].path),
            fmt::format("{} x {}", image.size(2), image.size(1)),
            "bring the images to one size, for example with --image-size 32");
     }
-    channels_ = std::max(channels_, image.size(0));
-    images_.push_back(image);
-    labels_.push_back(label);
+  };
+  read(0);
+  const auto count = static_cast<int64_t>(files.size());
+  parallel_files(count - 1, [&](int64_t i) { read(i + 1); });
+  int64_t channels = 1;
+  std::vector<int64_t> labels;
+  for (const Tensor& image : images) channels = std::max(channels, image.size(0));
+  for (const ImageFile& file : files) labels.push_back(file.label);
+  FolderImages result;
+  result.labels = at::tensor(labels, at::TensorOptions().dtype(at::kLong));
+  result.images = at::empty({count, channels, images[0].size(1), images[0].size(2)}, images[0].options());
+  for (int64_t i = 0; i < count; ++i) {
+    Tensor& image = images[static_cast<size_t>(i)];
+    result.images[i].copy_(image);  // grey becomes three equal channels by broadcasting
+    image.reset();
   }
-
-  bool empty() const { return images_.empty(); }
-
-  // Leaves the collection empty.
-  FolderImages take() {
-    FolderImages result;
-    const auto count = static_cast<int64_t>(images_.size());
-    result.labels = at::tensor(labels_, at::TensorOptions().dtype(at::kLong));
-    result.images =
-        at::empty({count, channels_, images_[0].size(1), images_[0].size(2)}, images_[0].options());
-    for (int64_t i = 0; i < count; ++i) {
-      Tensor& image = images_[static_cast<size_t>(i)];
-      result.images[i].copy_(image);  // grey becomes three equal channels by broadcasting
-      image.reset();
-    }
-    images_.clear();
-    return result;
-  }
-
- private:
-  int64_t image_size_;
-  int64_t channels_ = 1;
-  std::string first_;
-  std::vector<Tensor> images_;
-  std::vector<int64_t> labels_;
-};
+  return result;
+}
 
 std::vector<std::string> class_folders(const std::string& folder) {
   std::vector<std::string> classes;
@@ -161,7 +153,7 @@ FolderImages read_image_folder(const std::string& folder, int64_t image_size) {
 
 FolderImages read_image_folder(const std::string& folder, const std::vector<std::string>& class_names,
                                int64_t image_size) {
-  Collection collection(image_size);
+  std::vector<ImageFile> files;
   for (const std::string& name : class_folders(folder)) {
     const std::string path = fmt::format("{}/{}", folder, name);
     const auto found = std::find(class_names.begin(), class_names.end(), name);
@@ -169,12 +161,12 @@ FolderImages read_image_folder(const std::string& folder, const std::vector<std:
       fail(path, "a folder named like a training class", fmt::format("\"{}\"", name),
            "remove it, or give the class training images");
     }
-    for (const std::string& file : png_files(path)) collection.add(file, found - class_names.begin());
+    for (const std::string& file : png_files(path)) files.push_back({file, found - class_names.begin()});
   }
-  if (collection.empty()) {
+  if (files.empty()) {
     fail(folder, "PNG files in folders named like their classes", "none", "check the path");
   }
-  FolderImages result = collection.take();
+  FolderImages result = read_images(files, image_size);
   result.class_names = class_names;
   return result;
 }

@@ -114,8 +114,7 @@ void load_idx_pair(const ImageSet& set, const std::string& folder, size_t first,
   }
 }
 
-// Records of one byte for each way to label, the last of which is returned, and the image. `classes` bounds
-// the labels.
+// Records of one byte for each way to label, coarse to fine, and the image. `classes` bounds the labels.
 CifarBatch read_cifar(const std::string& path, std::string_view format, const std::vector<int64_t>& classes) {
   const std::string bytes = read_file(path, largest_cifar);
   const auto size = static_cast<int64_t>(bytes.size());
@@ -129,7 +128,9 @@ CifarBatch read_cifar(const std::string& path, std::string_view format, const st
   CifarBatch batch;
   batch.images = at::empty({count, 3, 32, 32}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
   batch.labels = at::empty({count}, at::TensorOptions().dtype(at::kLong).device(at::kCPU));
+  if (labels > 1) batch.coarse_labels = at::empty_like(batch.labels);
   uint8_t* image = batch.images.data_ptr<uint8_t>();
+  int64_t* coarse = labels > 1 ? batch.coarse_labels.data_ptr<int64_t>() : nullptr;
   int64_t* label = batch.labels.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
     const char* record = bytes.data() + i * record_size;
@@ -141,6 +142,7 @@ CifarBatch read_cifar(const std::string& path, std::string_view format, const st
                    fmt::format("{}", label[i]),
                    fmt::format("the file is damaged, or not in {}'s binary format", format));
       }
+      if (k + 1 < labels) coarse[i] = label[i];
     }
     std::memcpy(image + i * cifar_image, record + labels, cifar_image);
   }

@@ -116,15 +116,16 @@ bool read_rows(Decoder* decoder, png_bytepp rows) {
 
 bool has_png() { return true; }
 
-Tensor read_png(const std::string& path) {
-  const std::string bytes = read_file(path, largest_file);
+Tensor read_png(const std::string& path) { return decode_png(read_file(path, largest_file), path); }
+
+Tensor decode_png(std::string_view bytes, const std::string& name) {
   Decoder decoder;
   decoder.bytes = bytes;
   const auto fail = [&](std::string_view hint) {
-    byte_error(path, static_cast<int64_t>(decoder.offset), "a PNG image", decoder.message.data(), hint);
+    byte_error(name, static_cast<int64_t>(decoder.offset), "a PNG image", decoder.message.data(), hint);
   };
   if (png_sig_cmp(reinterpret_cast<png_const_bytep>(bytes.data()), 0, bytes.size()) != 0) {
-    byte_error(path, 0, "a PNG image", bytes.empty() ? "an empty file" : "no signature of PNG",
+    byte_error(name, 0, "a PNG image", bytes.empty() ? "an empty file" : "no signature of PNG",
                "is it another format under this name? Convert it to PNG");
   }
   check_chunks(path, bytes);
@@ -136,7 +137,7 @@ Tensor read_png(const std::string& path) {
     fail(fmt::format("the file is damaged, or has a side above {} pixels", largest_side));
   }
   if (decoder.stored_bytes > deflate_ratio * static_cast<int64_t>(bytes.size())) {
-    byte_error(path, 16, "a size that the file's bytes can hold",
+    byte_error(name, 16, "a size that the file's bytes can hold",
                fmt::format("{} x {} in {} bytes", decoder.width, decoder.height, bytes.size()),
                "the file is damaged: copy or make it again");
   }
@@ -153,8 +154,10 @@ Tensor read_png(const std::string& path) {
 #else
 bool has_png() { return false; }
 
-Tensor read_png(const std::string& path) {
-  byte_error(path, 0, "a format that this build of bilevel can read, which has no libpng", "a PNG image",
+Tensor read_png(const std::string& path) { return decode_png("", path); }
+
+Tensor decode_png(std::string_view, const std::string& name) {
+  byte_error(name, 0, "a format that this build of bilevel can read, which has no libpng", "a PNG image",
              "install libpng-dev and build again");
 }
 #endif

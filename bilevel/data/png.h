@@ -2,6 +2,7 @@
 // PNG files (ISO/IEC 15948) as bytes of pixels, by libpng.
 
 #include <string>
+#include <string_view>
 
 #include "bilevel/core/tensor.h"
 
@@ -15,5 +16,7 @@ bool has_png();  // whether the library was built with libpng
 // Throws std::runtime_error naming the file and what is wrong with it, or, where the library was built
 // without libpng, what to install.
 Tensor read_png(const std::string& path);
+// The same of bytes in memory, such as a member of an archive; `name` stands for the file in messages.
+Tensor decode_png(std::string_view bytes, const std::string& name);
 
 }  // namespace bilevel

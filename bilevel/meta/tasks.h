@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "bilevel/core/random.h"
 #include "bilevel/core/tensor.h"
 
 namespace bilevel::meta {
 
 // Classes of different parts are disjoint.
 enum class Part { train, valid, test };
+const char* part_name(Part part);
 
 struct TaskShape {
   int64_t ways = 5;      // N
@@ -42,5 +44,16 @@ class TaskSource {
   // source's seed, the part and the number.
   virtual TaskBatch tasks(Part part, int64_t first, int64_t count) const = 0;
 };
+
+// What sources are made with. The stream of one task's draws: a task depends on no other.
+Random task_stream(uint64_t seed, Part part, int64_t number);
+// `count` numbers out of 0 .. population-1, all different, in random order.
+std::vector<int64_t> draw_without_replacement(Random& random, int64_t population, int64_t count);
+// 0 .. ways-1, each `each` times, once for every task: tasks x (ways each), int64.
+Tensor class_targets(int64_t tasks, int64_t ways, int64_t each, const at::Device& device);
+// Throws std::invalid_argument unless first >= 0 and count >= 1.
+void require_task_numbers(int64_t first, int64_t count);
+// Throws std::invalid_argument naming the part if it has fewer classes than a task takes.
+void require_classes(const char* source, Part part, int64_t classes, int64_t ways, const char* way_out);
 
 }  // namespace bilevel::meta

@@ -1,0 +1,101 @@
+#include "bilevel/meta/task_data.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "bilevel/data/omniglot.h"
+#include "bilevel/data/resize.h"
+#include "bilevel/meta/blobs.h"
+#include "bilevel/meta/fc100.h"
+#include "bilevel/meta/sinusoids.h"
+#include "bilevel/meta/task_folder.h"
+
+namespace bilevel::meta {
+namespace {
+
+bool is_folder(const std::string& path) {
+  struct ::stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+// Ink is 1 and paper 0, as the papers that learn on Omniglot have it (MAML's and Matching Networks' among
+// them): most pixels are then zero, and so is the padding of a convolution.
+const PixelScale ink{{255}, {-255}};
+
+ImageTaskSet omniglot_set(const TaskDataOptions& o) {
+  const std::string below = o.folder + "/omniglot";
+  ImageTaskSet set;
+  set.name = "omniglot";
+  set.images = read_omniglot({is_folder(below) ? below : o.folder, o.image_size > 0 ? o.image_size : 28});
+  // "a random subset of 1200 of the 1623 Omniglot characters", 100 and the remaining 323 (Shaban et al. 2019,
+  // appendix G.3).
+  set.parts = split_classes(set.images.classes(), 1200, 100, 323, named_seed(o.seed, "omniglot"));
+  set.scale = ink;
+  return set;
+}
+
+ImageTaskSet image_set_of(const TaskDataOptions& o) {
+  if (o.data == "omniglot") return omniglot_set(o);
+  if (o.data == "fc100") return read_fc100(o.folder);
+  return read_task_folder(o.data, o.image_size, o.seed);
+}
+
+}  // namespace
+
+std::vector<std::string> task_data_names() { return {"blobs", "sinusoids", "omniglot", "fc100"}; }
+
+void TaskDataOptions::validate() const {
+  shape.validate();
+  const std::vector<std::string> names = task_data_names();
+  const bool named = std::find(names.begin(), names.end(), data) != names.end();
+  if (!named && !is_folder(data)) {
+    throw std::invalid_argument(
+        fmt::format("data = {}: must be one of {}, or a folder with a subfolder of PNG files for each class",
+                    data, fmt::join(names, ", ")));
+  }
+  if (image_size < 0 || image_size > largest_image_side) {
+    throw std::invalid_argument(
+        fmt::format("image_size = {}: must be 0 (the data's own) to {}", image_size, largest_image_side));
+  }
+  if (image_size > 0 && (data == "blobs" || data == "sinusoids")) {
+    throw std::invalid_argument(
+        fmt::format("image_size = {}: {} are no images; leave it out", image_size, data));
+  }
+  if (image_size > 0 && data == "fc100" && image_size != 32) {
+    throw std::invalid_argument(
+        fmt::format("image_size = {}: fc100's images have 32; leave it out", image_size));
+  }
+  if (!at::isFloatingType(c10::typeMetaToScalarType(tensors.dtype()))) {
+    throw std::invalid_argument("tensors: the dtype of inputs must be a floating type");
+  }
+}
+
+TaskData load_task_data(const TaskDataOptions& o) {
+  o.validate();
+  TaskData result;
+  result.name = o.data;
+  if (o.data == "blobs") {
+    result.source = std::make_unique<Blobs>(o.shape, BlobsOptions{}, o.seed, o.tensors);
+  } else if (o.data == "sinusoids") {
+    result.source = std::make_unique<Sinusoids>(o.shape, SinusoidsOptions{}, o.seed, o.tensors);
+    result.summary =
+        fmt::format("sinusoids: {} points to learn from, {} to be judged by", o.shape.shots, o.shape.queries);
+    return result;
+  } else {
+    ImageTaskSet set = image_set_of(o);
+    result.scale = set.scale;
+    result.source = std::make_unique<ImageTasks>(std::move(set), o.shape, o.seed, o.tensors);
+  }
+  const TaskSource& source = *result.source;
+  result.summary = fmt::format("{}: inputs of {}; {} training, {} validation and {} test classes", o.data,
+                               fmt::join(source.input_shape(), " x "), source.classes(Part::train),
+                               source.classes(Part::valid), source.classes(Part::test));
+  return result;
+}
+
+}  // namespace bilevel::meta

@@ -1,0 +1,39 @@
+#pragma once
+// One way to few-shot tasks, whatever they are made of.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bilevel/meta/image_tasks.h"
+#include "bilevel/meta/tasks.h"
+
+namespace bilevel::meta {
+
+struct TaskDataOptions {
+  // blobs, sinusoids, omniglot, fc100; else a folder of class folders, perhaps below train, val and test.
+  std::string data = "blobs";
+  std::string folder =
+      "data";  // where omniglot and fc100 are looked for, or below a folder of their name there
+  TaskShape shape;
+  int64_t image_size = 0;  // height and width; 0: 28 for omniglot, 32 for fc100, as they are for a folder
+  uint64_t seed = 0;       // of the tasks, of which classes are in which part, and of synthetic classes
+  at::TensorOptions tensors = at::TensorOptions().dtype(at::kFloat);
+  void validate() const;  // throws std::invalid_argument naming the option, its value and the bound
+};
+
+struct TaskData {
+  std::unique_ptr<TaskSource> source;
+  std::string name;                 // of the data, in messages
+  std::string summary;              // one line: what was found
+  std::optional<PixelScale> scale;  // of images, for others that are to be compared with them
+};
+
+std::vector<std::string> task_data_names();  // those that are no folders
+
+// Throws std::invalid_argument for options that do not fit, std::runtime_error for files.
+TaskData load_task_data(const TaskDataOptions& options);
+
+}  // namespace bilevel::meta
