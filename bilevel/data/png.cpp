@@ -128,7 +128,7 @@ Tensor decode_png(std::string_view bytes, const std::string& name) {
     byte_error(name, 0, "a PNG image", bytes.empty() ? "an empty file" : "no signature of PNG",
                "is it another format under this name? Convert it to PNG");
   }
-  check_chunks(path, bytes);
+  check_chunks(name, bytes);
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_error, on_warning);
   if (decoder.png != nullptr) decoder.info = png_create_info_struct(decoder.png);
   if (decoder.info == nullptr) throw std::runtime_error("libpng: cannot start");
