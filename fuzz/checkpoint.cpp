@@ -7,6 +7,7 @@
 #include "bilevel/algorithms/streams.h"
 #include "bilevel/data/sha256.h"
 #include "bilevel/nas/search_checkpoint.h"
+#include "bilevel/run/solve_checkpoint.h"
 #include "bilevel/run/state_checkpoint.h"
 #include "fuzz/target.h"
 
@@ -24,6 +25,7 @@ void resume(const Checkpoint& checkpoint, size_t file_bytes) {
     take_streams(checkpoint, streams);
     (void)streams.inner("batch");
   });
+  (void)taken([&] { (void)take_solve(checkpoint, at::kCPU); });
   (void)taken([&] { (void)nas::search_state(checkpoint, nas::make_space("nasbench201"), at::kCPU); });
 }
 
