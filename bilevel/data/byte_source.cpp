@@ -16,7 +16,7 @@
 namespace bilevel {
 namespace {
 
-constexpr size_t step_bytes = size_t{1} << 24;  // a promise is paid for in steps of 16 MiB
+constexpr size_t step_bytes = size_t{1} << 16;  // a promise is paid for as it is kept, in steps that grow
 
 class PlainSource : public ByteSource {
  public:

@@ -186,8 +186,12 @@ class CsvReader {
     return options_.separator == ' ' ? "\t" : options_.separator == '\t' ? " " : " \t";
   }
   int64_t values_a_row() const { return static_cast<int64_t>(width_) - (label_ ? 1 : 0) - (group_ ? 1 : 0); }
-  // About 8 MiB a block: joining blocks at the end takes less memory than growing one array.
-  size_t rows_a_block() const { return std::max<size_t>(1, (size_t{1} << 20) / width_); }
+  // About 8 MiB a block, as joining blocks at the end takes less memory than growing one array, but no more
+  // rows than the file has room for: a field and what ends it take two bytes.
+  size_t rows_a_block() const {
+    const size_t room = static_cast<size_t>(lines_.most_bytes()) / 2;
+    return std::min((size_t{1} << 20) / width_, room / width_) + 1;
+  }
 
   LineReader lines_;
   CsvOptions options_;

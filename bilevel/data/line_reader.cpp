@@ -16,7 +16,9 @@ constexpr size_t longest_line = size_t{1} << 28;  // 30 million numbers
 }  // namespace
 
 LineReader::LineReader(const std::string& path, int64_t limit)
-    : source_(open_bytes(path, limit)), buffer_(first_buffer, '\0') {}
+    : source_(open_bytes(path, limit)),
+      // A small file need not pay for a large one's buffer; one byte more shows that it has ended.
+      buffer_(std::min(first_buffer, static_cast<size_t>(source_->most_bytes()) + 1), '\0') {}
 
 bool LineReader::next(std::string_view& line) {
   for (;;) {

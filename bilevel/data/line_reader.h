@@ -21,6 +21,7 @@ class LineReader {
   bool next(std::string_view& line);
   int64_t number() const { return number_; }  // of the line last returned, from 1
   const std::string& path() const { return source_->path(); }
+  int64_t most_bytes() const { return source_->most_bytes(); }  // a bound on the whole text, known at once
 
  private:
   std::unique_ptr<ByteSource> source_;

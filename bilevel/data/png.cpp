@@ -15,6 +15,7 @@
 
 #include "bilevel/data/byte_source.h"
 #include "bilevel/data/file_error.h"
+#include "bilevel/data/npy_header.h"
 
 #ifdef BILEVEL_HAS_PNG
 #include <png.h>
@@ -63,6 +64,26 @@ void on_read(png_structp png, png_bytep to, size_t count) {
   decoder->offset += count;
 }
 
+// libpng takes memory for a chunk of text as soon as it has read the chunk's length, and its own limit on
+// chunks is a warning only: so the lengths are held against the file first.
+void check_chunks(const std::string& path, std::string_view bytes) {
+  constexpr size_t signature = 8, head = 8, checksum = 4;  // a chunk's head is its length and its name
+  for (size_t at = signature; at + head <= bytes.size();) {
+    size_t length = 0;
+    for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<unsigned char>(bytes[at + i]);
+    const std::string_view name = bytes.substr(at + 4, 4);
+    const size_t room = bytes.size() - at - head;
+    if (length + checksum > room) {
+      byte_error(path, static_cast<int64_t>(at),
+                 fmt::format("a chunk {} of {} bytes and its checksum", printable(name), length),
+                 fmt::format("room for {} bytes", room),
+                 "the file is cut short or damaged: copy or make it again");
+    }
+    if (name == "IEND") return;
+    at += head + length + checksum;
+  }
+}
+
 bool read_header(Decoder* decoder) {
   png_structp png = decoder->png;
   png_infop info = decoder->info;
@@ -107,6 +128,7 @@ Tensor decode_png(std::string_view bytes, const std::string& name) {
     byte_error(name, 0, "a PNG image", bytes.empty() ? "an empty file" : "no signature of PNG",
                "is it another format under this name? Convert it to PNG");
   }
+  check_chunks(name, bytes);
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_error, on_warning);
   if (decoder.png != nullptr) decoder.info = png_create_info_struct(decoder.png);
   if (decoder.info == nullptr) throw std::runtime_error("libpng: cannot start");

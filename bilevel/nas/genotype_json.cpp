@@ -12,8 +12,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t longest_text = size_t{1} << 20;  // a genotype takes a few kilobytes
-constexpr size_t most_parts = 64;                 // cells, nodes or inputs in one place
+// A genotype takes a few kilobytes. An object of this kind finds a key by looking at all it has, so that a
+// long text of many keys would take for ever.
+constexpr size_t longest_text = size_t{1} << 16;
+constexpr size_t most_parts = 64;  // cells, nodes or inputs in one place
 
 [[noreturn]] void fail(const std::string& where, std::string_view expected, std::string_view found) {
   throw std::invalid_argument(
@@ -63,18 +65,21 @@ Genotype genotype_from_json(const SearchSpace& space, std::string_view json) {
     parsed = Json::parse(json);
   } catch (const Json::parse_error& error) {
     throw std::invalid_argument(fmt::format("genotype JSON: byte {}: {}", error.byte, error.what()));
+  } catch (const Json::exception& error) {  // a number that no double holds
+    throw std::invalid_argument(fmt::format("genotype JSON: {}", error.what()));
   }
   Genotype genotype;
-  const Json cells = list_in(parsed, "cells", "genotype");
+  // References all the way: a copy of what is nested deep would overflow the stack.
+  const Json& cells = list_in(parsed, "cells", "genotype");
   genotype.space = parsed.contains("space") ? text_in(parsed, "space", "genotype") : space.name;
   for (const Json& cell : cells) {
     const std::string cell_at = fmt::format("cells[{}]", genotype.cells.size());
-    const Json nodes = list_in(cell, "nodes", cell_at);
+    const Json& nodes = list_in(cell, "nodes", cell_at);
     CellGenotype& read = genotype.cells.emplace_back();
     read.name = text_in(cell, "name", cell_at);
     for (const Json& node : nodes) {
       const std::string node_at = fmt::format("{}.nodes[{}]", cell_at, read.nodes.size());
-      const Json inputs = list_in(node, "inputs", node_at);
+      const Json& inputs = list_in(node, "inputs", node_at);
       GenotypeNode& read_node = read.nodes.emplace_back();
       read_node.operation = text_in(node, "operation", node_at);
       for (const Json& input : inputs) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "bilevel/run/json_value.h"
 #include "bilevel/run/state_checkpoint.h"
 
 namespace bilevel::nas {
@@ -58,11 +59,11 @@ nlohmann::json record_metadata(const EpochRecord& r) {
 
 EpochRecord record_of(const nlohmann::json& j, const SearchSpace& space) {
   EpochRecord r;
-  r.epoch = j.at("epoch").get<int64_t>();
+  r.epoch = json_as<int64_t>(j.at("epoch"));
   r.genotype = parse_genotype(space, j.at("genotype").get<std::string>());
   r.operation_shares = j.at("operation_shares").get<std::vector<double>>();
   r.operation_weights = j.at("operation_weights").get<std::vector<double>>();
-  r.skips = j.at("skips").get<int64_t>();
+  r.skips = json_as<int64_t>(j.at("skips"));
   r.search_loss = number(j.at("search_loss"));
   r.valid_loss = number(j.at("valid_loss"));
   r.valid_accuracy = number(j.at("valid_accuracy"));
@@ -116,12 +117,12 @@ SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space,
     state.ratio_sum = checkpoint.tensors.at("search/ratio_sum").to(device);
     const Tensor alphas = checkpoint.tensors.at("search/alphas");
     const nlohmann::json& search = checkpoint.metadata.at("search");
-    state.epoch = search.at("epoch").get<int64_t>();
-    state.step = search.at("step").get<int64_t>();
+    state.epoch = json_as<int64_t>(search.at("epoch"));
+    state.step = json_as<int64_t>(search.at("step"));
     state.series_rate = search.at("series_rate").get<double>();
-    state.streams = search.at("streams").get<std::map<std::string, int64_t>>();
-    state.loss_count = search.at("loss_count").get<int64_t>();
-    state.ratio_count = search.at("ratio_count").get<int64_t>();
+    state.streams = json_as<std::map<std::string, int64_t>>(search.at("streams"));
+    state.loss_count = json_as<int64_t>(search.at("loss_count"));
+    state.ratio_count = json_as<int64_t>(search.at("ratio_count"));
     state.seconds = search.at("seconds").get<double>();
     for (const auto& r : search.at("history")) {
       state.history.push_back(record_of(r, space));

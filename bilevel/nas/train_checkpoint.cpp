@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "bilevel/run/json_value.h"
+
 namespace bilevel::nas {
 namespace {
 
@@ -13,7 +15,7 @@ std::string buffer_name(size_t i) { return fmt::format("training/momentum.{}", i
 
 TrainEpoch epoch_from(const nlohmann::json& json) {
   TrainEpoch record;
-  json.at("epoch").get_to(record.epoch);
+  record.epoch = json_as<int64_t>(json.at("epoch"));
   json.at("train_loss").get_to(record.train_loss);
   json.at("train_accuracy").get_to(record.train_accuracy);
   json.at("test_accuracy").get_to(record.test_accuracy);
@@ -72,12 +74,12 @@ TrainState take_training(const Checkpoint& checkpoint, const Training& training)
   }
   try {
     const nlohmann::json& json = checkpoint.metadata.at("training");
-    json.at("step").get_to(state.inner.step);
+    state.inner.step = json_as<int64_t>(json.at("step"));
     json.at("loss_sum").get_to(state.loss_sum);
-    json.at("correct").get_to(state.correct);
+    state.correct = json_as<int64_t>(json.at("correct"));
     json.at("seconds").get_to(state.seconds);
     for (const nlohmann::json& record : json.at("history")) state.history.push_back(epoch_from(record));
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("the checkpoint is of no training: {}", error.what()));
   }
   const int64_t begin = state.epoch() * training.steps_per_epoch();

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "bilevel/data/write_file.h"
+#include "bilevel/run/json_value.h"
 
 namespace bilevel {
 namespace {
@@ -80,8 +81,8 @@ Json read_json_file(const std::string& path, int64_t most_bytes) {
         fmt::format("{}: {} bytes, expected at most {}: is it the right file?", path, bytes, most_bytes));
   }
   try {
-    return Json::parse(file);
-  } catch (const Json::exception& error) {
+    return parse_bounded<Json>(file);
+  } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: expected JSON: {}", path, error.what()));
   }
 }
@@ -92,7 +93,7 @@ RunFacts read_run(const std::string& folder) {
   RunFacts facts;
   facts.folder = folder;
   try {
-    if (const int version = json.at("format").get<int>(); version != format_version) {
+    if (const int version = json_as<int>(json.at("format")); version != format_version) {
       throw std::runtime_error(fmt::format("format {}, expected {}", version, format_version));
     }
     facts.command = json.at("command").get<std::string>();
@@ -104,13 +105,13 @@ RunFacts read_run(const std::string& folder) {
     facts.message = json.value("message", "");
     facts.started = json.value("started", "");
     facts.ended = json.value("ended", "");
-    facts.seed = json.value("seed", uint64_t{0});
+    facts.seed = json.contains("seed") ? json_as<uint64_t>(json["seed"]) : 0;
     facts.machine.version = json.value("version", "");
     const Json& machine = json.at("machine");
     facts.machine.torch = machine.value("torch", "");
     facts.machine.blas = machine.value("blas", "");
     facts.machine.cpu = machine.value("cpu", "");
-    facts.machine.threads = machine.value("threads", 1);
+    facts.machine.threads = machine.contains("threads") ? json_as<int>(machine["threads"]) : 1;
     facts.machine.cuda = machine.value("cuda", false);
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: not the facts of a run: {}", path, error.what()));
@@ -123,7 +124,11 @@ Metrics read_metrics(const std::string& folder) {
   Metrics metrics;
   std::ifstream file(folder + "/metrics.jsonl");
   for (std::string line; std::getline(file, line);) {
-    Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    Json json;
+    try {
+      json = parse_bounded<Json>(line);
+    } catch (const std::exception&) {  // it stays null
+    }
     if (json.is_object()) {
       metrics.lines.push_back(std::move(json));
     } else {
@@ -215,7 +220,8 @@ std::optional<Checkpoint> RunFolder::load() {
   int64_t reached = 0;
   if (::access(path.c_str(), F_OK) == 0 || ::access(previous_checkpoint(path).c_str(), F_OK) == 0) {
     checkpoint = load_checkpoint(path);
-    reached = checkpoint->metadata.value("metrics_bytes", int64_t{0});
+    const auto stored = checkpoint->metadata.find("metrics_bytes");
+    if (stored != checkpoint->metadata.end()) reached = json_as<int64_t>(*stored);
   }
   if (reached >= 0 && size_of(metrics) > reached && ::truncate(metrics.c_str(), reached) != 0) {
     throw std::runtime_error(fmt::format("{}: cannot be shortened: {}", metrics, cause()));

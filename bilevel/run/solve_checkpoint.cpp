@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "bilevel/run/json_value.h"
 #include "bilevel/run/state_checkpoint.h"
 
 namespace bilevel {
@@ -23,11 +24,11 @@ json counts_json(const OracleCounts& c) {
 }
 OracleCounts counts_of(const json& values) {
   OracleCounts c;
-  c.inner_gradient = values.at(0).get<int64_t>();
-  c.outer_gradient = values.at(1).get<int64_t>();
-  c.hessian = values.at(2).get<int64_t>();
-  c.cross = values.at(3).get<int64_t>();
-  c.samples = values.at(4).get<int64_t>();
+  c.inner_gradient = json_as<int64_t>(values.at(0));
+  c.outer_gradient = json_as<int64_t>(values.at(1));
+  c.hessian = json_as<int64_t>(values.at(2));
+  c.cross = json_as<int64_t>(values.at(3));
+  c.samples = json_as<int64_t>(values.at(4));
   c.seconds = values.at(5).get<double>();
   return c;
 }
@@ -80,7 +81,7 @@ json record_json(const SolveRecord& r) {
 }
 SolveRecord record_of(const json& j) {
   SolveRecord r;
-  r.iteration = j.at("iteration").get<int64_t>();
+  r.iteration = json_as<int64_t>(j.at("iteration"));
   r.seconds = j.at("seconds").get<double>();
   r.counts = counts_of(j.at("counts"));
   r.outer_loss = number_of(j.at("outer_loss"));
@@ -126,19 +127,19 @@ SolveState take_solve(const Checkpoint& checkpoint, c10::Device device) {
     s.algorithm = part.at("algorithm").get<std::string>();
     s.seconds = part.at("seconds").get<double>();
     s.recording_seconds = part.at("recording_seconds").get<double>();
-    s.statuses = part.at("statuses").get<std::map<std::string, int64_t>>();
+    s.statuses = json_as<std::map<std::string, int64_t>>(part.at("statuses"));
     for (const json& record : part.at("records")) s.records.push_back(record_of(record));
-    state.streams = part.at("streams").get<std::map<std::string, int64_t>>();
+    state.streams = json_as<std::map<std::string, int64_t>>(part.at("streams"));
     state.direction_norm = number_of(part.at("direction_norm"));
     state.bound = bound_of(part.at("bound"));
-    state.recorded = part.at("recorded").get<int64_t>();
+    state.recorded = json_as<int64_t>(part.at("recorded"));
     for (const json& failure : part.at("failures")) s.failures.push_back(failure_of(failure));
     const json &watch = part.at("watch"), &adjustment = part.at("adjustment");
     state.watch = {watch.at(0).get<double>(), watch.at(1).get<double>()};
     state.adjustment = {adjustment.at(0).get<double>(), adjustment.at(1).get<double>(),
                         adjustment.at(2).get<double>(), adjustment.at(3).get<double>()};
     state.good = take_good(checkpoint, device);
-  } catch (const json::exception& error) {
+  } catch (const std::exception& error) {
     throw std::runtime_error(
         fmt::format("checkpoint: the part 'solve' is missing or of another kind ({}); was it written by "
                     "another program or "

@@ -8,10 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/run/json_value.h"
+
 namespace bilevel {
 namespace {
 
 using nlohmann::json;
+
+constexpr int64_t last_position = int64_t{1} << 62;  // half way to where counting on would overflow
 
 // The file is whole, or it would not have been read; what is wrong here is that it is another run's.
 [[noreturn]] void refuse(const std::string& what) {
@@ -22,8 +26,8 @@ using nlohmann::json;
 template <typename T>
 T value_of(const json& object, const char* name) {
   try {
-    return object.at(name).get<T>();
-  } catch (const json::exception& error) {
+    return json_as<T>(object.at(name));
+  } catch (const std::exception& error) {
     refuse(fmt::format("'{}' is missing or of another kind ({})", name, error.what()));
   }
 }
@@ -171,6 +175,9 @@ void take_streams(const Checkpoint& checkpoint, Streams& streams) {
   const auto positions = value_of<std::map<std::string, int64_t>>(part, "positions");
   for (const auto& [name, position] : positions) {
     if (position < 0) refuse(fmt::format("stream '{}' stands at {}, below 0", name, position));
+    if (position > last_position) {
+      refuse(fmt::format("stream '{}' stands at {}, where no run can be", name, position));
+    }
   }
   streams.seek(positions);
 }

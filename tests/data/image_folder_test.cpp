@@ -94,6 +94,9 @@ TEST_F(Png, RefusesAbsurdSizesBeforeTakingMemory) {
   EXPECT_THAT(message(png_file(0, 1, grey, 8, "x")), HasSubstr("damaged"));
   EXPECT_THAT(message(png_file(2, 2, grey, 8, "x")), HasSubstr("damaged"));  // too few pixels
   EXPECT_THAT(message(png_file(1, 1, grey, 3, "x")), HasSubstr("damaged"));
+  const std::string text = big_endian(0x61000003) + "tEXtk";
+  EXPECT_THAT(message(png_file(1, 1, grey, 8, "xx", text)),
+              HasSubstr("byte 33: expected a chunk 'tEXt' of 1627389955"));
   EXPECT_THAT(message("GIF89a"), HasSubstr("no signature of PNG"));
   EXPECT_THAT(message(""), HasSubstr("an empty file"));
 }

@@ -108,7 +108,11 @@ TEST(SearchSplit, NamesTheListAndTheEntryThatIsWrong) {
   EXPECT_THAT(message("{"), HasSubstr("expected JSON"));
   EXPECT_THAT(message(""), HasSubstr("expected JSON"));
   const std::string deep = std::string(200000, '[') + std::string(200000, ']');
-  EXPECT_THAT(message(fmt::format(R"({{"train": [0, {}], "valid": [1]}})", deep)), HasSubstr("found array"));
+  EXPECT_THAT(message(fmt::format(R"({{"train": [0, {}], "valid": [1]}})", deep)),
+              HasSubstr("expected lists at most 8 levels deep"));
+  EXPECT_THAT(message(R"({"train": [0, [[1]]], "valid": [1]})"), HasSubstr("found array"));
+  EXPECT_THAT(message_of([&] { read_search_split(folder.put("long", std::string(40'000'000, ' ')), 8); }),
+              HasSubstr("at most 33554432 bytes"));
 }
 
 TEST(SearchSplit, ReadsThePublishedSplit) {

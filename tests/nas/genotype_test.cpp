@@ -250,10 +250,14 @@ TEST(GenotypeJson, SaysWhereAndWhatWasExpected) {
       {R"({"cells": [{"name": "cell", "nodes": []}]})", "cell: expected 3 nodes, found 0"},
       {R"({"cells": [{"nodes": [{"inputs": [{"from": 1.5}]}]}]})",
        "cells[0].nodes[0].inputs[0]: expected a whole number \"from\", found 1.5"},
+      {R"({"cells": [{"nodes": [{"inputs": [{"from": 1e999}]}]}]})", "number overflow parsing '1e999'"},
       {R"({"cells": []})", "expected 1 cells (cell), found 0"},
       {R"({"space": "darts", "cells": []})", "expected space nasbench201, found 'darts'"},
-      {std::string(2 << 20, ' '), "at most 1048576 bytes"},
-      {std::string(500'000, '['), "genotype JSON: byte"},
+      {std::string(1 << 17, ' '), "at most 65536 bytes"},
+      {std::string(60'000, '['), "genotype JSON: byte"},
+      // Nested too deep for anything that goes down one call a level, such as a copy.
+      {R"({"cells": )" + std::string(32'000, '[') + std::string(32'000, ']') + "}",
+       "cells[0]: expected an object, found an array"},
   };
   for (const auto& [json, says] : cases) {
     EXPECT_THAT(message([&, j = json] { genotype_from_json(space, j); }), HasSubstr(says))

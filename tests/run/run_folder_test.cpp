@@ -104,6 +104,34 @@ TEST(RunFolder, an_exception_ends_the_run_as_failed) {
   EXPECT_EQ(read_run(run.path()).message, "the disk is full");
 }
 
+// A copy of what nests as deep would overflow the stack, and many keys take quadratic time.
+TEST(RunFolder, json_beyond_its_bounds_is_refused) {
+  const TemporaryFolder temporary;
+  const auto says = [&](const std::string& text) {
+    const std::string path = temporary.put("a.json", text);
+    const std::string found = message<std::runtime_error>([&] { read_json_file(path); });
+    EXPECT_THAT(found, HasSubstr(path + ": expected JSON"));
+    return found;
+  };
+  const auto nested = [](size_t levels) {
+    return R"({"a": )" + std::string(levels, '[') + std::string(levels, ']') + "}";
+  };
+  const auto with_keys = [](int count) {
+    std::string text = R"({"list": [{"b": 1}, {"b": 1}])";
+    for (int i = 1; i < count; ++i) text += fmt::format(R"(, "{}": {{}})", i);
+    return text + "}";
+  };
+  EXPECT_EQ(read_json_file(temporary.put("b.json", nested(60))).size(), 1U);
+  EXPECT_THAT(says(nested(70)), HasSubstr("at most 64 levels"));
+  EXPECT_THAT(says(nested(400'000)), HasSubstr("at most 64 levels"));
+  EXPECT_EQ(read_json_file(temporary.put("b.json", with_keys(1000))).size(), 1000U);
+  EXPECT_THAT(says(with_keys(1001)), HasSubstr("at most 1000 keys"));
+  EXPECT_THAT(says(R"({"a": 1e999})"), HasSubstr("number overflow"));
+  temporary.put("metrics.jsonl", R"({"step": 1})" + std::string("\n") + nested(400'000) + "\n");
+  EXPECT_EQ(read_metrics(temporary.path()).lines.size(), 1U);
+  EXPECT_EQ(read_metrics(temporary.path()).torn, 1);
+}
+
 TEST(RunFolder, damaged_facts_name_the_file) {
   const TemporaryFolder temporary;
   const std::string path = temporary.at("run");

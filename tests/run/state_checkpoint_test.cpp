@@ -160,10 +160,18 @@ TEST(StateCheckpoint, another_runs_checkpoint_is_refused_with_the_difference) {
               HasSubstr("'state/inner/0' is missing"));
   EXPECT_THAT(spoilt([](Checkpoint& c) { c.metadata["state"]["iteration"] = "3"; }),
               HasSubstr("'iteration'"));
+  EXPECT_THAT(spoilt([](Checkpoint& c) { c.metadata["state"]["iteration"] = 1e300; }),
+              HasSubstr("expected whole numbers that fit, found 1e+300"));
+  EXPECT_THAT(spoilt([](Checkpoint& c) { c.metadata["state"]["inner_buffers"] = -1; }),
+              HasSubstr("expected whole numbers that fit, found -1"));
+  EXPECT_THAT(spoilt([](Checkpoint& c) { c.metadata["state"]["outer_transforms"] = {0.5}; }),
+              HasSubstr("'outer_transforms'"));
   EXPECT_THAT(spoilt([](Checkpoint& c) { c.metadata["state"]["numbers"] = {"a"}; }), HasSubstr("1 doubles"));
   EXPECT_THAT(spoilt([](Checkpoint& c) { c.metadata["counts"].erase("cross"); }), HasSubstr("'cross'"));
   EXPECT_THAT(spoilt([](Checkpoint& c) { c.metadata["streams"]["positions"]["inner/steps"] = -1; }),
               HasSubstr("below 0"));
+  EXPECT_THAT(spoilt([](Checkpoint& c) { c.metadata["streams"]["positions"]["inner/steps"] = INT64_MAX; }),
+              HasSubstr("where no run can be"));
 }
 
 // A device without values stands for a GPU here: it shows what goes where.

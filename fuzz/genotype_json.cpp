@@ -1,0 +1,27 @@
+// Cells as JSON, in every space. What was read is written and read again.
+#include "bilevel/nas/genotype.h"
+#include "fuzz/target.h"
+
+namespace bilevel::fuzz {
+namespace {
+
+int read(std::string_view bytes) {
+  int result = 0;
+  for (const std::string& name : nas::space_names()) {
+    const nas::SearchSpace space = nas::make_space(name);
+    result += taken<std::invalid_argument>([&] {
+      const nas::Genotype genotype = nas::genotype_from_json(space, bytes);
+      require(nas::genotype_from_json(space, nas::genotype_json(genotype)) == genotype,
+              "genotype JSON: another cell when read again");
+      require(nas::parse_genotype(space, nas::genotype_text(genotype)) == genotype,
+              "genotype JSON: another cell as text");
+      (void)nas::genotype_dot(genotype);
+    });
+  }
+  return result;
+}
+
+const Register target("genotype_json", read);
+
+}  // namespace
+}  // namespace bilevel::fuzz

@@ -1,0 +1,23 @@
+// Split files of a search, JSON.
+#include "bilevel/data/search_split.h"
+
+#include <ATen/ATen.h>
+
+#include "fuzz/target.h"
+
+namespace bilevel::fuzz {
+namespace {
+
+constexpr int64_t images = 100;
+
+int read(std::string_view bytes) {
+  return taken_file(path_of(bytes), [](const auto& file) {
+    const SearchSplit split = read_search_split(file, images);
+    require(split.train.numel() + split.valid.numel() <= images, "split: more positions than images");
+  });
+}
+
+const Register target("search_split", read);
+
+}  // namespace
+}  // namespace bilevel::fuzz
