@@ -189,6 +189,7 @@ Tuned tune(const RegularizerSearch& problem, AlgorithmFlags& flags, Progress& pr
   Oracle oracle(problem);
   progress("tune: the outer rate");
   if (flags.settings.outer.rate == 0) flags.settings.outer.rate = first_outer_rate(oracle, flags);
+  flags.solve.settings = flags.settings;
   const auto algorithm = make_algorithm(flags.algorithm, flags.settings);
   tuned.summary =
       solve(problem, *algorithm, flags.solve, {.record = [&](const SolveRecord& r, const AlgorithmState&) {

@@ -182,8 +182,10 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
     if (progress) progress(what);
   };
   CleanReport report;
+  SolveOptions solve_options = options.solve;
+  solve_options.settings = options.settings;
   report.solve =
-      solve(problem, *algorithm, options.solve, {.record = [&](const SolveRecord& r, const AlgorithmState&) {
+      solve(problem, *algorithm, solve_options, {.record = [&](const SolveRecord& r, const AlgorithmState&) {
               say(fmt::format("iteration {} of {}, validation loss {:.4f}", r.iteration,
                               options.solve.iterations, r.outer_loss));
               return true;
