@@ -36,6 +36,9 @@ LearnSettings defaults_of(const std::string& data, const std::string& learner) {
     s.learn.iterations = 1000;
     s.learn.meta_batch = data == "omniglot" ? 4 : 32;
     s.learn.outer.rate = 0.001;
+    if (learner == "aid" || learner == "itd") s.learner.inner_rate = 0.1;
+    if (learner == "anil") s.learner.inner_steps = data == "fc100" ? 10 : 5;
+    if (learner == "maml") s.learner.inner_rate = 0.5;
   }
   if (data == "sinusoids") {
     s.data.shape.shots = 10;

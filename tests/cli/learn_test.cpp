@@ -87,7 +87,8 @@ TEST(Adapt, RecognisesImagesFromAFewOfEachClass) {
     }
   }
   run_json("learn --quiet --data " + (folder / "classes") +
-           " --learner itd --ways 2 --shots 2 --queries 3 --filters 4 --meta-batch 2 --iterations 4 "
+           " --learner itd --ways 2 --shots 2 --queries 3 --filters 16 --inner-steps 50 --inner-rate 0.3 "
+           "--meta-batch 2 --iterations 10 "
            "--valid-tasks 2 --test-tasks 2 --out " +
            (folder / "run"));
   for (const int kind : {1, 4, 7}) {
