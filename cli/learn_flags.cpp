@@ -43,6 +43,10 @@ LearnSettings defaults_of(const std::string& data, const std::string& learner) {
   if (data == "sinusoids") {
     s.data.shape.shots = 10;
     s.data.shape.queries = 10;
+    // Inputs as far as 5 from zero and squares: steeper than classes by a hundred times.
+    s.learner.inner_rate = learner == "aid" ? 0.0003 : 0.001;
+    if (learner == "aid") s.learner.inner_steps = 50;
+    if (learner == "imaml") s.learn.outer.rate = 0.001;
   } else if (!points && data != "omniglot") {
     s.data.shape.shots = 5;
     s.network.filters = data == "fc100" ? 64 : 32;
