@@ -142,22 +142,40 @@ std::string screenshots() {
   return folder;
 }
 
-// How wide and high a page is in a window of this width: measured from outside, as the page runs no script.
-// One run of the browser for all pages.
-json measure(const TemporaryFolder& folder, const std::vector<std::string>& pages, int width) {
-  std::string frames;
+// What a browser makes of pages in a window of this width, one run for all of them. A script looks from
+// outside, as the pages run none: how wide they are, which pictures cannot be shown, the smallest letters,
+// and which view of the curves is seen at first and after a click on "oracle calls".
+constexpr const char* probe = R"html(
+<script>
+function look(frame) {
+  const page = frame.contentDocument, style = e => frame.contentWindow.getComputedStyle(e);
+  const views = () => [...page.querySelectorAll('.view')].filter(v => style(v).display != 'none')
+                          .map(v => v.className.split(' ')[1]).join(' ');
+  const before = views(), calls = page.getElementById('axis-calls');
+  if (calls) calls.click();
+  const images = [...page.images];
+  return {wide: page.documentElement.scrollWidth, images: images.length,
+          broken: images.filter(i => !i.complete || i.naturalWidth == 0).length,
+          ids: [...page.querySelectorAll('[id]')].map(e => e.id),
+          empty: [...page.querySelectorAll('section')].filter(s => s.offsetHeight < 60).map(s => s.id),
+          letters: Math.min(...[...page.querySelectorAll('p,td,th,li,figcaption')]
+                                   .map(e => parseFloat(style(e).fontSize))),
+          before: before, after: views()};
+}
+onload = () => {
+  const seen = [...document.querySelectorAll('iframe')].map(look);
+  document.body.innerHTML = '<pre>' + JSON.stringify(seen) + '</pre>';
+};
+</script>
+)html";
+
+json look_at(const TemporaryFolder& folder, const std::vector<std::string>& pages, int width) {
+  std::string frames = "<!DOCTYPE html><body>";
   for (const std::string& page : pages) {
     frames += "<iframe src='file://" + page + "' style='border:0;width:" + std::to_string(width) +
               "px;height:800px'></iframe>\n";
   }
-  put(folder / "probe.html", "<!DOCTYPE html><body>" + frames +
-                                 "<script>window.onload=()=>{document.body.innerHTML='<pre>'+JSON.stringify("
-                                 "[...document.querySelectorAll('iframe')].map(f=>{const d=f.contentDocument;"
-                                 "return {wide:d.documentElement.scrollWidth,broken:[...d.images].filter("
-                                 "i=>!i.complete||i.naturalWidth==0).length,images:d.images.length,"
-                                 "title:d.title,font:[...d.querySelectorAll('p,td,li')].map(e=>parseFloat("
-                                 "f.contentWindow.getComputedStyle(e).fontSize)).reduce((a,b)=>Math.min(a,b),"
-                                 "99)}}))+'</pre>'}</script>");
+  put(folder / "probe.html", frames + probe);
   const Browser seen = browse("file://" + folder / "probe.html", "--dump-dom --virtual-time-budget=20000");
   const size_t begin = seen.dom.find("<pre>"), end = seen.dom.find("</pre>");
   if (begin == std::string::npos || end == std::string::npos) {
@@ -286,27 +304,36 @@ TEST_F(ReportTest, PagesHoldWhatTheRunsMade) {
   const std::vector<std::string> pages{found + "/report.html", cleaned + "/report.html",
                                        ridge + "/report.html", folder_ / "comparison.html"};
   for (const int width : {1400, 400}) {
-    const json seen = measure(folder_, pages, width);
+    SCOPED_TRACE(width);
+    const json seen = look_at(folder_, pages, width);
     ASSERT_EQ(seen.size(), pages.size());
     for (size_t i = 0; i < pages.size(); ++i) {
       SCOPED_TRACE(pages[i]);
       EXPECT_LE(seen[i].at("wide"), width) << "one would have to scroll sideways";
       EXPECT_EQ(seen[i].at("broken"), 0) << "pictures that the browser cannot show";
+      EXPECT_EQ(seen[i].at("empty"), json::array());
+      EXPECT_GE(seen[i].at("letters"), 12.5) << "too small to read";
       if (plots) {
         EXPECT_GT(seen[i].at("images"), 2);
+        EXPECT_EQ(seen[i].at("before"), "view-steps");
+        EXPECT_EQ(seen[i].at("after"), "view-calls");
       }
-      EXPECT_GE(seen[i].at("font"), 12.5) << "too small to read";
+    }
+    for (const char* id : {"result", "curves", "cells", "alpha", "configuration", "cost"}) {
+      EXPECT_THAT(seen[0].at("ids"), ::testing::Contains(id));
+    }
+    for (const char* id : {"result", "curves", "weights", "suspects", "configuration", "cost"}) {
+      EXPECT_THAT(seen[1].at("ids"), ::testing::Contains(id));
     }
   }
-  // As people open them: the elements are there, nothing was complained about, and a picture is kept.
+  // As people open them: nothing is complained about, and a picture is kept for them to look at.
   for (const auto& [name, page, width] :
        {std::tuple{"search-1400", pages[0], "1400,3600"}, std::tuple{"search-400", pages[0], "400,7000"},
         std::tuple{"clean-1400", pages[1], "1400,3000"}, std::tuple{"clean-400", pages[1], "400,6000"}}) {
     SCOPED_TRACE(name);
     const std::string picture = screenshots() + "/" + name + ".png";
     fs::remove(picture);
-    const Browser seen =
-        browse("file://" + page, "--dump-dom --screenshot='" + picture + "' --window-size=" + width);
+    const Browser seen = browse("file://" + page, "--screenshot='" + picture + "' --window-size=" + width);
     EXPECT_EQ(seen.exit_code, 0) << seen.log;
     EXPECT_THAT(seen.log, AllOf(Not(HasSubstr("CONSOLE")), Not(HasSubstr("Refused to"))));
     EXPECT_TRUE(fs::exists(picture) && fs::file_size(picture) > 10'000) << seen.log;
