@@ -102,6 +102,7 @@ class SolveRun {
     SolveSummary& summary = state_.so_far;
     try {
       if (summary.records.empty()) record();
+      if (converged()) summary.reason = StopReason::converged;  // and was killed before it could say so
       while (summary.reason == StopReason::not_run) iterate();
       const bool more_to_come = summary.reason == StopReason::interrupted;
       if (!more_to_come && summary.records.back().iteration != summary.state.iteration) record();
@@ -118,6 +119,10 @@ class SolveRun {
   OracleCounts counts() const {
     OracleCounts all = counts_before_;
     return all += oracle_.counts();
+  }
+
+  bool converged() const {
+    return state_.direction_norm >= 0 && state_.direction_norm < options_.direction_tolerance;
   }
 
   void iterate() {
@@ -141,7 +146,7 @@ class SolveRun {
     summary.counts = counts();
     ++summary.statuses[std::string(name_of(step.status))];
     if (hooks_.step) hooks_.step(summary.state, state_.direction_norm, summary.seconds);
-    if (state_.direction_norm < options_.direction_tolerance) {
+    if (converged()) {
       summary.reason = StopReason::converged;
     } else if (hooks_.interrupted && hooks_.interrupted()) {
       summary.reason = StopReason::interrupted;

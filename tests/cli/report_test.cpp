@@ -212,12 +212,6 @@ class ReportTest : public ::testing::Test {
         " --train-labels " + folder_ / "noisy" + " --valid " + folder_ / "images" + " --valid-labels " +
         folder_ / "labels" + " --out " + folder_ / name);
     EXPECT_EQ(output.exit_code, 0) << output.err;
-    if (!fs::exists(folder_ / (name + "/run.json"))) {
-      const json report = json::parse(read_text(folder_ / (name + "/report.json")));
-      std::string metrics;
-      for (const json& line : report.at("solve").at("history")) metrics += line.dump() + "\n";
-      make_run(folder_ / name, "clean", json::object(), report, metrics);
-    }
     return folder_ / name;
   }
   std::string solve(const std::string& name, const std::string& options) const {
