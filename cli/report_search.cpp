@@ -253,10 +253,18 @@ std::string cells_html(const std::string& space_name, const std::string& genotyp
                                      : nas::genotype_from_json(space, genotype);
     const std::string text = nas::genotype_text(parsed);
     if (can_draw()) {
+      // From left to right where there is room, from top to bottom on a phone.
+      const std::string graph = nas::genotype_dot(parsed);
+      std::string upright = graph;
+      if (const size_t at = upright.find("rankdir=LR"); at != std::string::npos)
+        upright.replace(at + 8, 2, "TB");
+      const auto drawn = [](const std::string& dot) { return with_dark_colors(picture_of(dot, "svg")); };
       picture = fmt::format(
-          "<div class=\"scroll\" tabindex=\"0\">{}</div>\n",
-          html::image("image/svg+xml", with_dark_colors(picture_of(nas::genotype_dot(parsed), "svg")),
-                      "The cell as a graph: " + text));
+          "<div class=\"scroll\" tabindex=\"0\"><picture><source media=\"(max-width: 600px)\" "
+          "srcset=\"{}\">{}"
+          "</picture></div>\n",
+          html::data_address("image/svg+xml", drawn(upright)),
+          html::image("image/svg+xml", drawn(graph), "The cell as a graph: " + text));
     } else {
       picture =
           html::note("No picture of the cell: graphviz is not installed (Debian: apt-get install graphviz).");

@@ -195,12 +195,15 @@ void work(const CLI::App& command, const SearchFlags& o, Setup& setup, nas::Sear
                                                : nas::begin_random_search(*setup.random);
   const StopSignal on_signal;
   nas::SearchCallbacks callbacks;
+  OracleCounts counts = state.counts;
   callbacks.step = [&](const nas::SearchState& s, int64_t steps) {
+    counts = s.counts;
     show_step(progress, s, steps, setup.search.epochs);
   };
   callbacks.epoch = [&](const nas::EpochRecord& r) {
     Json line = {{"step", r.epoch}};
     line.update(nas::epoch_json(setup.space, r));
+    if (search != nullptr) line["counts"] = counts_json(counts);  // others train cells, without an oracle
     folder.record(line);
     progress.line(epoch_line(setup.space, r, setup.search.epochs));
   };

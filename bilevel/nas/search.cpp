@@ -298,6 +298,8 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
       }
       ++state.step;
       state.seconds += clock.lap();
+      state.counts = before;
+      state.counts += oracle.counts();
       if (callbacks.step) callbacks.step(state, steps_per_epoch_);
       if (callbacks.interrupted && callbacks.interrupted()) {
         require_finite();
