@@ -15,7 +15,7 @@
 namespace bilevel::cli {
 
 struct RunFlags {
-  std::string out, resume, config;
+  std::string out = {}, resume = {}, config = {};
   double save_seconds = 10;
 };
 // --out, --resume, --config, --save-every. An option that such a command must have cannot be required() of
