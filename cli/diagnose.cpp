@@ -44,9 +44,9 @@ void add_options(CLI::App& command, Options& o) {
   command.add_option("--truncate", d.settings.truncate, "the same for truncated")->capture_default_str();
   command
       .add_option("--calls", d.calls_per_method,
-                  "gradients and products to find the K of one method with; beyond them it is extrapolated")
-      ->capture_default_str();
-  command.add_option("--patience", d.patience, "seconds: what would take longer is not measured")
+                  "gradients and products to find the K of one method with (the exact hypergradient may take "
+                  "32 times "
+                  "as many); beyond them K is extrapolated")
       ->capture_default_str();
   auto* inner = command.add_option_group("inner loop: what is left out is chosen");
   inner->add_option("--inner-steps", d.inner.steps, "T");

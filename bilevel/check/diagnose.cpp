@@ -26,6 +26,9 @@ constexpr double inner_share = 0.5;    // of the accuracy, left to an inner prob
 constexpr double total_share = 0.9;    // of the accuracy, that a choice may use up here: x will move
 constexpr int64_t large_inner = 1000;  // unknowns, above which nothing is factorised
 constexpr int64_t state_limit = int64_t{1} << 30;  // bytes of iterates that a sweep over truncated may keep
+constexpr int64_t lanczos_products = 1000;         // most of one spectrum
+// What all methods are measured against may take so many times the calls of one of them.
+constexpr int64_t newton_share = 32, loop_share = 8, inverse_share = 5;
 
 using Clock = std::chrono::steady_clock;
 double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -125,12 +128,6 @@ class Diagnoser {
     if (named_.problem->inner_loss_uses_outer()) u.cross = timed([&] { linear->cross(v); });
   }
 
-  // As many products as take up a part of the patience.
-  int64_t products_for(double part, int64_t least, int64_t most) const {
-    const double affordable = part * options_.patience / std::max(report_.unit.hessian, 1e-9);
-    return std::clamp(static_cast<int64_t>(std::min(affordable, 1e9)), least, most);
-  }
-
   Spectrum spectrum_at(const Tensor& w, const CurvatureOptions& curvature = {}) {
     const auto linear = oracle_.linearize(w, x_, Batch{});
     const MatrixProduct product = [&](const Tensor& v) {
@@ -141,7 +138,7 @@ class Diagnoser {
     lanczos.seed = options_.seed;
     // The ends to a few digits: a rate or a K is not known better.
     if (w.numel() > 512) lanczos.relative_tolerance = 1e-4;
-    lanczos.max_products = products_for(0.1, 30, 1000);
+    lanczos.max_products = lanczos_products;
     return extreme_eigenvalues(product, w.numel(), w.options(), lanczos);
   }
 
@@ -219,7 +216,7 @@ class Diagnoser {
       }
     }
     say("the exact hypergradient: solving the inner problem by Newton's method");
-    const NewtonLimits limits{.iterations = 100, .products = products_for(0.5, 200, 1 << 20)};
+    const NewtonLimits limits{.iterations = 100, .products = newton_share * options_.calls_per_method};
     ImplicitReference reference = implicit_reference(oracle_, x_, from, {}, limits);
     if (!reference.value.defined()) {
       report_.reference_why = reference.why;
@@ -264,7 +261,7 @@ class Diagnoser {
   // T whose unsolvedness costs a share of the accuracy, by nearly exact inverses along the loop.
   void find_steps() {
     say("how many inner steps");
-    const int64_t budget = oracle_calls(oracle_.counts()) + 8 * options_.calls_per_method;
+    const int64_t budget = oracle_calls(oracle_.counts()) + loop_share * options_.calls_per_method;
     Tensor solution;
     const auto error_at = [&](int64_t t) {
       EstimatorSettings settings;
@@ -348,7 +345,7 @@ class Diagnoser {
     say("the implicit formula where the inner loop ends");
     EstimatorSettings settings;
     settings.curvature = options_.settings.curvature;
-    settings.terms = products_for(0.25, 50, 3000);
+    settings.terms = inverse_share * options_.calls_per_method;
     settings.relative_tolerance =
         std::max(1e-3 * options_.accuracy, start_.scalar_type() == at::kDouble ? 1e-12 : 1e-6);
     Trajectory here = standing_at(make_inner_optimizer(inner_)->start(w));
@@ -365,9 +362,8 @@ class Diagnoser {
 
   void find_unrolled_reference() {
     const int64_t steps = inner_.steps;
-    const UnitSeconds& u = report_.unit;
-    const double seconds = static_cast<double>(steps) * (u.inner_gradient + u.hessian + u.cross);
-    if (seconds > options_.patience / 4 || steps * state_bytes() > state_limit) return;
+    const bool affordable = 3 * steps <= loop_share * options_.calls_per_method;
+    if (!affordable || steps * state_bytes() > state_limit) return;
     say("back-propagation through all steps");
     unrolled_ = run_from_start(*make_estimator("reverse", options_.settings), steps).value;
   }
@@ -516,6 +512,9 @@ class Diagnoser {
     } else if (row.implicit && !report_.solution && !invertible_) {
       d.usable = false;
       d.note = "the curvature is not positive";
+    } else if (d.basis == Basis::bound) {
+      d.usable = false;
+      d.note = "a bound alone, which leaves out that the inner problem is not solved";
     } else if (is_one_of(row.name, {"general-backward", "general-forward"})) {
       d.usable = false;
       d.note = "reverse for plain steps alone: it knows no momentum";
@@ -704,12 +703,16 @@ class Diagnoser {
     r.sentence = sentence(best);
   }
 
+  bool affordable(const MethodDiagnosis& d) const {
+    return oracle_calls(d.counts) <= loop_share * options_.calls_per_method;
+  }
+
   // One hypergradient with just these settings, from the start: what a user will get.
   void verify(const MethodDiagnosis& best) {
     Recommendation& r = report_.recommendation;
     const EstimatorRow& row = find_estimator(r.method);
     const Tensor& reference = row.implicit ? implicit_ : unrolled_;
-    if (!reference.defined() || best.seconds > options_.patience) return;
+    if (!reference.defined() || !affordable(best)) return;
     say("the recommendation, once more");
     EstimatorSettings settings = options_.settings;
     settings.terms = settings.truncate = r.terms;
@@ -811,9 +814,6 @@ void DiagnoseOptions::validate() const {
   }
   if (calls_per_method < 1) {
     throw std::invalid_argument(fmt::format("--calls {}: must be at least 1", calls_per_method));
-  }
-  if (!(patience > 0)) {
-    throw std::invalid_argument(fmt::format("--patience {}: must be above 0", patience));
   }
   settings.curvature.validate();
   inner.validate();

@@ -25,10 +25,10 @@ struct DiagnoseOptions {
   InnerGiven given = {};            // which parts of `inner` the user decided
   EstimatorSettings settings = {};  // terms and truncate: the K whose error is asked for; curvature
   bool curvature_given = false;     // the user decided about kind or damping
-  // Gradients and products that the search for one estimator's K may take; beyond them K is extrapolated.
-  // Calls and not seconds, so that the answer does not depend on the machine's mood.
+  // Gradients and products that the search for one estimator's K may take; beyond them K is extrapolated. The
+  // references may take up to 32 times as many. Calls and not seconds: advice must not depend on how busy a
+  // machine is.
   int64_t calls_per_method = 600;
-  double patience = 120;  // seconds: what would take longer on its own is not measured
   Tensor x = {}, w = {};  // the point; undefined = the problem's start
   uint64_t seed = 0;      // of that start
   void validate() const;

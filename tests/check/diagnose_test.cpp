@@ -263,7 +263,6 @@ TEST(Diagnose, OptionsThatCannotBe) {
   EXPECT_THAT(said({.accuracy = 0}), AllOf(HasSubstr("--accuracy 0"), HasSubstr("above 0 and below 1")));
   EXPECT_THAT(said({.accuracy = 1}), HasSubstr("--accuracy 1"));
   EXPECT_THAT(said({.calls_per_method = 0}), HasSubstr("--calls 0"));
-  EXPECT_THAT(said({.patience = 0}), HasSubstr("--patience 0"));
 }
 
 }  // namespace
