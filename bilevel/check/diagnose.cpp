@@ -726,13 +726,13 @@ class Diagnoser {
   std::string sentence(const MethodDiagnosis* best) const {
     const Recommendation& r = report_.recommendation;
     std::string why;
-    if (report_.negative_curvature) {
+    if (report_.reference == ReferenceKind::unrolled) {
+      why = "Start or rate are part of x, so that only the derivative of the steps taken counts: ";
+    } else if (report_.negative_curvature) {
       why = fmt::format(
           "The inner Hessian has an eigenvalue of {:.3g} beside {:.3g}, so that no inverse of it is to be "
           "trusted: ",
           report_.end.spectrum.smallest, report_.end.spectrum.largest);
-    } else if (report_.reference == ReferenceKind::unrolled) {
-      why = "Start or rate are part of x, so that only the derivative of the steps taken counts: ";
     } else if (!report_.solution && !positive(report_.end.spectrum)) {
       why = fmt::format(
           "The inner curvature is flat ({:.3g} beside {:.3g}), so that its inverse says "
@@ -756,7 +756,7 @@ class Diagnoser {
                               ? "the derivative of all steps"
                           : report_.reference == ReferenceKind::solution
                               ? "the exact hypergradient"
-                              : "that matrix's own inverse where the inner loop ends";
+                              : "that matrix's own inverse where the inner loop ends, solved or not";
     text += fmt::format("; its error is {:.2g} ({}) against {}", r.error, name_of(r.basis), against);
     if (!r.reaches) {
       text += fmt::format(", above the wished {:g}: {}", options_.accuracy,

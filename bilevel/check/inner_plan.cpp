@@ -60,7 +60,10 @@ InnerOptions plan_inner(InnerOptions options, const InnerGiven& given, double sm
   if (!given.rate && options.optimizer != "adam") options.rate = rounded_down(1 / largest, 3);
   if (!(smallest > 0) || options.optimizer == "adam") return options;
   const double root = std::min(std::sqrt(options.rate * smallest), 1.0);
-  const double momentum = std::floor((1 - root) / (1 + root) * 1000) / 1000;
+  // Rounded up, by two digits of what is missing to 1: too little momentum leaves a slow real root, too much
+  // costs next to nothing.
+  const double missing = 2 * root / (1 + root);
+  const double momentum = 1 - std::max(rounded_down(missing, 2), 1e-6);
   if (!given.optimizer) {
     InnerOptions nesterov = options;
     nesterov.optimizer = "nesterov";

@@ -55,14 +55,19 @@ TEST(InnerPlan, BestRateIsNotBeatenByOthers) {
 }
 
 TEST(InnerPlan, MomentumWhereItPaysAndNothingThatWasGivenIsChanged) {
-  const InnerOptions easy = plan_inner({}, {}, 1, 3);
+  // With q = sqrt(mu / L), 1 - q against 1 - q^2 saves half of the steps where 1 = (1 - q) (1 + q)^2: from a
+  // condition of 2.618 on.
+  const InnerOptions easy = plan_inner({}, {}, 1, 2.5);
   EXPECT_EQ(easy.optimizer, "gd");
-  EXPECT_DOUBLE_EQ(easy.rate, 0.333);
+  EXPECT_DOUBLE_EQ(easy.rate, 0.4);
+  EXPECT_EQ(plan_inner({}, {}, 1, 2.8).optimizer, "nesterov");
   const InnerOptions hard = plan_inner({}, {}, 0.002, 5);
   EXPECT_EQ(hard.optimizer, "nesterov");
   EXPECT_DOUBLE_EQ(hard.rate, 0.2);
-  EXPECT_DOUBLE_EQ(hard.momentum, 0.960);  // (1 - 0.02) / (1 + 0.02) = 0.9608
-  EXPECT_LT(step_contraction(hard, 0.002, 5), 0.983);
+  EXPECT_DOUBLE_EQ(hard.momentum, 0.961);  // (1 - 0.02) / (1 + 0.02) = 0.96078
+  EXPECT_NEAR(step_contraction(hard, 0.002, 5), std::sqrt(0.961 * 0.9996), 1e-12);  // at best 1 - 0.02
+  const InnerOptions harder = plan_inner({}, {}, 1e-8, 1);                          // never as much as 1
+  EXPECT_NEAR(harder.momentum, 1 - 1.9e-4, 1e-12);
   const InnerOptions given =
       plan_inner({.optimizer = "gd", .rate = 0.07}, {.optimizer = true, .rate = true}, 0.002, 5);
   EXPECT_EQ(given.optimizer, "gd");
