@@ -84,7 +84,8 @@ void expect_the_same_run(const std::string& whole, const std::string& killed) {
                                       "metrics.jsonl", "summary.json"};
   for (const auto& entry : fs::directory_iterator(whole)) {
     const std::string name = entry.path().filename();
-    if (!seen.contains(name)) EXPECT_EQ(read_text(killed + "/" + name), read_text(entry.path())) << name;
+    if (seen.contains(name)) continue;
+    EXPECT_EQ(read_text(killed + "/" + name), read_text(entry.path())) << name;
   }
   for (const auto& entry : fs::directory_iterator(killed)) {
     EXPECT_TRUE(fs::exists(whole + "/" + entry.path().filename().string()) ||
