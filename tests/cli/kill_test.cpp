@@ -218,7 +218,7 @@ class KillTest : public ::testing::Test {
     const json run = shown.json();
     EXPECT_TRUE(run.at("status") == "killed" || run.at("status") == "finished") << run.at("status");
     if (run.at("status") == "finished") ++after_end_;
-    if (!fs::exists(folder + "/checkpoint")) ++before_first_;
+    if (!fs::exists(folder + "/checkpoint") && !fs::exists(folder + "/checkpoint.previous")) ++before_first_;
     if (writes_a_checkpoint(folder)) ++while_writing_;
   }
 
