@@ -33,10 +33,17 @@ const std::set<std::string>& not_stored() {
   return names;
 }
 
+// With its dashes; to CLI11, an option that no help shows has no name.
+std::string stored_name(const CLI::Option& option) {
+  const bool hidden = option.get_name().empty() && !option.get_lnames().empty();
+  return hidden ? "--" + option.get_lnames().front() : option.get_name();
+}
+
 // Those of its groups, too, which are nameless commands to CLI11.
 void for_each_option(CLI::App& app, const std::function<void(CLI::Option&)>& act) {
   for (CLI::Option* option : app.get_options()) {
-    if (!option->get_name().empty() && not_stored().count(option->get_name()) == 0) act(*option);
+    const std::string name = stored_name(*option);
+    if (!name.empty() && not_stored().count(name) == 0) act(*option);
   }
   for (CLI::App* group : app.get_subcommands([](const CLI::App* sub) { return sub->get_name().empty(); })) {
     for_each_option(*group, act);
@@ -112,7 +119,7 @@ void require_as_it_began(CLI::App& command, const std::string& folder) {
   const Json config = read_json_file(folder + "/config.json", largest_config);
   std::vector<std::string> others;
   for_each_option(command, [&](CLI::Option& option) {
-    const std::string name = option.get_name();
+    const std::string name = stored_name(option);
     if (option.count() == 0 || option.results().empty() || may_change().count(name) > 0) return;
     for (const char* part : {"options", "effective"}) {
       if (config.contains(part) && config[part].is_object() && config[part].contains(name) &&
@@ -149,7 +156,10 @@ void take_file(CLI::App& command, const std::string& path, const std::string& op
     if (!file) throw std::invalid_argument("there is no such file, or it cannot be opened");
     char first = 0;
     file >> first;
-    give(command, first == '{' ? read_json_options(command, path) : read_toml_options(path));
+    Stored stored = first == '{' ? read_json_options(command, path) : read_toml_options(path);
+    // Why another run took its method is not why this one does.
+    if (option == "--config") std::erase_if(stored, [](const auto& o) { return o.first == "--auto-choice"; });
+    give(command, stored);
   } catch (const std::exception& error) {
     throw std::invalid_argument(fmt::format("{} {}: {}", option, path, error.what()));
   }
@@ -217,7 +227,7 @@ std::string default_run_folder(const std::string& command, uint64_t seed) {
 Json options_json(CLI::App& command) {
   Json given = Json::object(), effective = Json::object();
   for_each_option(command, [&](CLI::Option& option) {
-    const std::string name = option.get_name();
+    const std::string name = stored_name(option);
     if (option.count() > 0 && !option.results().empty()) {
       given[name] = option.results();
       effective[name] =

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "tests/cli/program.h"
@@ -12,6 +14,7 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 json run_json(const std::string& arguments) {
   const Output output = run_program(arguments + " --json");
@@ -75,6 +78,63 @@ TEST(AutoMethod, SolveTakesTheRecommendation) {
   EXPECT_EQ(summary.at("method"), advice.at("method"));
   EXPECT_EQ(summary.at("auto").at("K"), advice.at("K"));
   EXPECT_EQ(summary.at("counts").at("inner_gradient"), 5 * advice.at("inner_steps").get<int64_t>());
+}
+
+json read_json(const std::string& path) { return json::parse(read_text(path)); }
+
+// As if it had been stopped after its last step.
+void call_interrupted(const std::string& folder) {
+  json facts = read_json(folder + "/run.json");
+  facts["status"] = "interrupted";
+  std::ofstream(folder + "/run.json") << facts;
+}
+
+// The choice is made once: it is in config.json, and so in the summary of what went on.
+TEST(AutoMethod, AResumedRunDoesNotDiagnoseAgain) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  for (const std::string command :
+       {"solve --problem ridge --iterations 3", "solve --problem mlp --iterations 3"}) {
+    std::filesystem::remove_all(run);
+    const json first = run_json(command + " --method auto --out '" + run + "'");
+    call_interrupted(run);
+    const Output second = run_program("solve --json --resume '" + run + "'");
+    ASSERT_EQ(second.exit_code, 0) << second.err;
+    EXPECT_THAT(second.err, Not(HasSubstr("auto:")));
+    EXPECT_THAT(second.err, Not(HasSubstr("diagnose")));
+    EXPECT_EQ(second.json().at("auto"), first.at("auto"));
+    EXPECT_EQ(second.json().at("method"), first.at("method"));
+  }
+  // Another run takes the options as if they had been typed, without the reason.
+  const json other = run_json("solve --config '" + run + "/config.json' --iterations 1");
+  EXPECT_FALSE(other.contains("auto"));
+}
+
+// A run's own point: after some steps the inner problem is nearer to solved than at the start.
+TEST(Diagnose, AtARunsCheckpoint) {
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  run_json("solve --problem ridge --seed 3 --iterations 30 --out '" + run + "'");
+  const json start = run_json("diagnose --problem ridge --seed 3");
+  const json there = run_json("diagnose --at '" + run + "'");
+  EXPECT_EQ(there.at("problem"), "ridge");
+  EXPECT_LT(there.at("start").at("gradient_norm").get<double>(),
+            0.1 * start.at("start").at("gradient_norm").get<double>());
+  EXPECT_TRUE(there.at("recommendation").at("reaches"));
+  EXPECT_EQ(there.at("commands").size(), 1U);
+  EXPECT_THAT(there.at("commands")[0].get<std::string>(), HasSubstr("solve --problem ridge --seed 3"));
+  EXPECT_THAT(run_program("diagnose --at '" + (folder / "none") + "'").err, HasSubstr("none"));
+}
+
+TEST(AutoMethod, NegativeCurvatureNamesTheWaysOut) {
+  const Output failed = run_program("solve --problem mlp --iterations 3");
+  EXPECT_EQ(failed.exit_code, 3);
+  EXPECT_THAT(failed.err, AllOf(HasSubstr("--damping"), HasSubstr("--curvature gauss-newton"),
+                                HasSubstr("--method truncated"), HasSubstr("--method auto"),
+                                HasSubstr("--on-failure damp")));
+  const json chosen = run_json("solve --problem mlp --method auto --iterations 3");
+  EXPECT_EQ(chosen.at("iterations"), 3);
+  EXPECT_EQ(chosen.at("auto").at("curvature"), "gauss-newton");
 }
 
 // What the user gave stays.
