@@ -83,7 +83,8 @@ FailureCause curvature_of(const Spectrum& s, const AlgorithmSettings* settings) 
   FailureCause d{.blame = Blame::curvature, .confirmed = true, .smallest = s.smallest, .largest = s.largest};
   d.cause = fmt::format(
       "The inner Hessian has eigenvalues from {:.4g} to {:.4g} here, and a solver or a series needs positive "
-      "ones: take --damping {:.2g}, or --curvature gauss-newton.",
+      "ones: take --damping {:.2g}, --curvature gauss-newton, or --algorithm double-loop with --method "
+      "truncated; --method auto chooses by a diagnosis, --on-failure damp raises the damping by itself.",
       s.smallest, s.largest, std::max(-1.5 * s.smallest, 2 * damping));
   return d;
 }
