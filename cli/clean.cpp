@@ -201,15 +201,16 @@ void choose(CLI::App& command, const CleaningModel& model, Options& o, Progress&
   const CleanOptions defaults = default_clean_options(model);
   InnerOptions inner = o.algorithm.settings.inner;
   const bool given = command.count("--inner-rate") > 0;
-  if (!given) {
-    inner.rate =
-        model.convex ? safe_rate(*model.problem, o.algorithm.solve.seed) : defaults.settings.inner.rate;
-  }
+  const double safe =
+      model.convex ? safe_rate(*model.problem, o.algorithm.solve.seed) : defaults.settings.inner.rate;
+  if (!given) inner.rate = safe;
+  const double curvature_limit = 1 / safe;
   const DiagnosedProblem problem{.problem = model.problem.get(),
                                  .name = "cleaning",
                                  .inner_steps = defaults.settings.inner.steps,
                                  .inner_rate = inner.rate,
                                  .convex = model.convex,
+                                 .largest_curvature = model.convex ? curvature_limit : 0,
                                  .check = {.solvable = model.convex}};
   choose_method(command, problem, o.algorithm, o.automatic, progress, inner, given || model.convex);
 }

@@ -84,6 +84,9 @@ Json method_json(const MethodDiagnosis& m) {
   return out;
 }
 
+// All digits that it takes to be the same number again: a resumed run reads it.
+std::string typed(double value) { return fmt::format("{}", value); }
+
 OptionList recommended(const Diagnosis& d, bool rate_is_learned, const char* series_rate) {
   const Recommendation& r = d.recommendation;
   OptionList options;
@@ -91,16 +94,16 @@ OptionList recommended(const Diagnosis& d, bool rate_is_learned, const char* ser
     options.emplace_back(r.method == "truncated" ? "--truncate" : "--terms", fmt::format("{}", r.terms));
   }
   options.emplace_back("--inner-steps", fmt::format("{}", r.inner.steps));
-  if (!rate_is_learned) options.emplace_back("--inner-rate", fmt::format("{:g}", r.inner.rate));
+  if (!rate_is_learned) options.emplace_back("--inner-rate", typed(r.inner.rate));
   options.emplace_back("--inner-optimizer", r.inner.optimizer);
   if (r.inner.optimizer == "nesterov" || r.inner.optimizer == "heavy-ball") {
-    options.emplace_back("--inner-momentum", fmt::format("{:g}", r.inner.momentum));
+    options.emplace_back("--inner-momentum", typed(r.inner.momentum));
   }
   if (r.curvature.kind != "hessian" || r.curvature.damping > 0) {
     options.emplace_back("--curvature", r.curvature.kind);
-    options.emplace_back("--damping", fmt::format("{:g}", r.curvature.damping));
+    options.emplace_back("--damping", typed(r.curvature.damping));
   }
-  if (r.series_rate > 0) options.emplace_back(series_rate, fmt::format("{:g}", r.series_rate));
+  if (r.series_rate > 0) options.emplace_back(series_rate, typed(r.series_rate));
   return options;
 }
 

@@ -373,14 +373,14 @@ void run(CLI::App& command, Options& o, int& exit_code) {
   const RegularizerSearch problem(read(o, dtype), o.algorithm.settings.inner.rate);
   o.algorithm.settings.inner.rate = problem.rate();
   if (wants_auto(o.algorithm)) {
-    // x is bounded so that this rate stays safe: it is not up for choice.
+    // x is bounded so that plain steps at this rate stay safe: it is not up for choice.
     const DiagnosedProblem facts{.problem = &problem,
                                  .name = "tune",
                                  .inner_steps = o.algorithm.settings.inner.steps,
                                  .inner_rate = problem.rate(),
-                                 .convex = true};
+                                 .convex = true,
+                                 .largest_curvature = problem.largest_curvature()};
     choose_method(command, facts, o.algorithm, o.automatic, progress, o.algorithm.settings.inner, true);
-    o.algorithm.settings.inner.rate = problem.rate();  // all its digits
   }
   finish_algorithm_options(o.algorithm);
   // What is wrong by itself is said before there is a run.

@@ -249,7 +249,8 @@ class Diagnoser {
     const double largest = std::max(a.largest, b.largest);
     const double smallest = positive(a) ? std::min(a.smallest, b.smallest) : b.smallest;
     const double elsewhere = named_.rate_limit > 0 ? 1 / named_.rate_limit : 0;
-    inner_ = plan_inner(inner_, options_.given, smallest, std::max(largest, elsewhere));
+    const double farthest = named_.largest_curvature > 0 ? named_.largest_curvature : named_.growth * largest;
+    inner_ = plan_inner(inner_, options_.given, smallest, std::max(largest, elsewhere), farthest);
     states_.clear();
     set_rates(smallest, largest);
     find_steps();
@@ -826,6 +827,7 @@ DiagnosedProblem diagnosed(const NamedProblem& p) {
           .inner_rate = p.inner_rate,
           .convex = p.convex,
           .rate_limit = p.constant_curvature ? 0 : p.inner_rate,
+          .growth = p.constant_curvature ? 1.0 : 2.0,
           .check = p.check};
 }
 

@@ -128,6 +128,9 @@ struct DiagnosedProblem {
   // The largest inner rate that is right at other x, too; 0 = nothing is known. Where the curvature depends
   // on x, a problem's own rate is it.
   double rate_limit = 0;
+  // The largest inner curvature that x may lead to; 0 = not known, taken as `growth` times what is met here.
+  double largest_curvature = 0;
+  double growth = 2;
   CheckDefaults check = {};
 };
 DiagnosedProblem diagnosed(const NamedProblem& problem);

@@ -1,8 +1,11 @@
 #include "bilevel/check/inner_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 namespace bilevel {
 namespace {
@@ -24,9 +27,24 @@ double radius_at(const InnerOptions& o, double curvature) {
   return root_radius((1 + o.momentum) * shrink, o.momentum * shrink);  // core/inner.cpp's Nesterov
 }
 
+// The number that these digits say when they are typed.
+double as_typed(double value, int digits) { return std::stod(fmt::format("{:.{}g}", value, digits)); }
+
 double rounded_down(double value, int digits) {
   const double unit = std::pow(10.0, std::floor(std::log10(value)) - digits + 1);
-  return std::floor(value / unit * (1 + 1e-12)) * unit;
+  return as_typed(std::floor(value / unit * (1 + 1e-12)) * unit, digits);
+}
+
+// Rounded up, by two digits of what is missing to 1: too little momentum leaves a slow real root, too much
+// costs next to nothing.
+double momentum_for(double rate, double smallest) {
+  const double root = std::min(std::sqrt(rate * smallest), 1.0);
+  return as_typed(1 - std::max(rounded_down(2 * root / (1 + root), 2), 1e-6), 6);
+}
+
+// Nesterov's steps are stable below 2 (1 + beta) / (1 + 2 beta) / L, that is 4 / (3 L) whatever beta is.
+double nesterov_rate(double rate, double farthest) {
+  return std::min(rate, rounded_down(4 / (3 * farthest), 3));
 }
 
 }  // namespace
@@ -54,25 +72,25 @@ double best_inner_rate(const InnerOptions& options, double smallest, double larg
   return best;
 }
 
-InnerOptions plan_inner(InnerOptions options, const InnerGiven& given, double smallest, double largest) {
+InnerOptions plan_inner(InnerOptions options, const InnerGiven& given, double smallest, double largest,
+                        double farthest) {
   if (!(largest > 0) || !std::isfinite(largest)) return options;
   if (!given.optimizer) options.optimizer = "gd";
   if (!given.rate && options.optimizer != "adam") options.rate = rounded_down(1 / largest, 3);
   if (!(smallest > 0) || options.optimizer == "adam") return options;
-  const double root = std::min(std::sqrt(options.rate * smallest), 1.0);
-  // Rounded up, by two digits of what is missing to 1: too little momentum leaves a slow real root, too much
-  // costs next to nothing.
-  const double missing = 2 * root / (1 + root);
-  const double momentum = 1 - std::max(rounded_down(missing, 2), 1e-6);
+  farthest = std::max(farthest, largest);
   if (!given.optimizer) {
     InnerOptions nesterov = options;
     nesterov.optimizer = "nesterov";
-    if (!given.momentum) nesterov.momentum = momentum;
+    if (!given.rate) nesterov.rate = nesterov_rate(options.rate, farthest);
+    if (!given.momentum) nesterov.momentum = momentum_for(nesterov.rate, smallest);
+    if (nesterov.rate >= make_inner_optimizer(nesterov)->largest_safe_rate(farthest)) return options;
     const double plain = step_contraction(options, smallest, largest);
     const double accelerated = step_contraction(nesterov, smallest, largest);
     if (accelerated < 1 && !(std::log(plain) < worthwhile * std::log(accelerated))) return nesterov;
-  } else if (options.optimizer != "gd" && !given.momentum) {
-    options.momentum = momentum;
+  } else if (options.optimizer != "gd") {
+    if (!given.rate && options.optimizer == "nesterov") options.rate = nesterov_rate(options.rate, farthest);
+    if (!given.momentum) options.momentum = momentum_for(options.rate, smallest);
   }
   return options;
 }

@@ -37,8 +37,8 @@ RegularizerSearch::RegularizerSearch(RegularizerSets sets, double rate)
     throw std::invalid_argument("every training feature is zero: there is nothing to learn from");
   }
   const double first_ridge = 2 / static_cast<double>(layout().size());  // at x = 0
-  if (rate == 0) rate_ = std::min(0.2 / curvature_, 1.8 / (curvature_ + 10 * first_ridge));
-  const double room = 1.8 / rate_ - curvature_;
+  if (rate == 0) rate_ = std::min(0.2 / curvature_, largest_rate_curvature / (curvature_ + 10 * first_ridge));
+  const double room = largest_rate_curvature / rate_ - curvature_;
   largest_outer_ = std::log(std::max(room / first_ridge, 1.0));
 }
 

@@ -28,9 +28,10 @@ class RegularizerSearch : public RegularizedSoftmax {
   explicit RegularizerSearch(RegularizerSets sets, double rate = 0);
 
   const RegularizerSets& sets() const { return sets_; }
-  double curvature() const { return curvature_; }          // of the data's term at W = 0
-  double rate() const { return rate_; }                    // of the inner steps
-  double largest_outer() const { return largest_outer_; }  // the limit of x_j
+  double curvature() const { return curvature_; }                              // of the data's term at W = 0
+  double rate() const { return rate_; }                                        // of the inner steps
+  double largest_curvature() const { return largest_rate_curvature / rate_; }  // that x may lead to
+  double largest_outer() const { return largest_outer_; }                      // the limit of x_j
 
   void project_outer_(Tensor& x) const override;
   // train_loss, train_accuracy, valid_..., and test_... where there is a test set.
@@ -38,6 +39,7 @@ class RegularizerSearch : public RegularizedSoftmax {
 
  private:
   RegularizerSets sets_;
+  static constexpr double largest_rate_curvature = 1.8;  // of 2, where gradient descent would diverge
   double curvature_ = 0, rate_ = 0, largest_outer_ = 0;
 };
 

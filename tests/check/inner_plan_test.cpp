@@ -68,6 +68,13 @@ TEST(InnerPlan, MomentumWhereItPaysAndNothingThatWasGivenIsChanged) {
   EXPECT_NEAR(step_contraction(hard, 0.002, 5), std::sqrt(0.961 * 0.9996), 1e-12);  // at best 1 - 0.02
   const InnerOptions harder = plan_inner({}, {}, 1e-8, 1);                          // never as much as 1
   EXPECT_NEAR(harder.momentum, 1 - 1.9e-4, 1e-12);
+  // Where x may double the curvature, Nesterov's rate is below 4 / (3 10); a rate that was given stays, and
+  // gradient descent with it.
+  const InnerOptions moving = plan_inner({}, {}, 0.002, 5, 10);
+  EXPECT_EQ(moving.optimizer, "nesterov");
+  EXPECT_DOUBLE_EQ(moving.rate, 0.133);
+  EXPECT_LT(step_contraction(moving, 0.002, 10), 1);
+  EXPECT_EQ(plan_inner({.rate = 0.2}, {.rate = true}, 0.002, 5, 10).optimizer, "gd");
   const InnerOptions given =
       plan_inner({.optimizer = "gd", .rate = 0.07}, {.optimizer = true, .rate = true}, 0.002, 5);
   EXPECT_EQ(given.optimizer, "gd");
