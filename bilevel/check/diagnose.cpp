@@ -559,10 +559,13 @@ class Diagnoser {
       tried[k] = last;
       return last.error;
     };
-    const LeastTerms found = least_terms(
-        error_at,
-        {.most = most, .target = total_share * options_.accuracy, .contraction = contraction_of(row.name)},
-        [&](int64_t k) { return oracle_calls(oracle_.counts()) + k <= budget; });
+    const LeastTerms found =
+        least_terms(error_at,
+                    {.most = most,
+                     .target = total_share * options_.accuracy,
+                     .contraction = contraction_of(row.name),
+                     .floor = std::isfinite(report_.inner_error) ? report_.inner_error : 0},
+                    [&](int64_t k) { return oracle_calls(oracle_.counts()) + k <= budget; });
     d.terms = found.terms;
     d.error = found.error;
     d.reaches = found.reached || found.error <= options_.accuracy;

@@ -36,8 +36,10 @@ LeastTerms least_terms(const std::function<double(int64_t)>& error_at, const Lea
     below = k;
     if (k == o.most || stalled >= patience) return best;
     if (!affordable(std::min(2 * k, o.most))) {
-      const int64_t more = steps_to_shrink(o.contraction, o.target / last);
-      if (!(o.contraction < 1) || !std::isfinite(last) || more > o.most - k) return best;
+      // What terms take away is not above last + floor, and must come below target - floor.
+      const int64_t more = steps_to_shrink(o.contraction, (o.target - o.floor) / (last + o.floor));
+      if (!(o.contraction < 1) || !(o.target > o.floor) || !std::isfinite(last) || more > o.most - k)
+        return best;
       return {.terms = k + more, .error = o.target, .reached = true, .extrapolated = true, .tried = k};
     }
   }

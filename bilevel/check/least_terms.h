@@ -20,6 +20,7 @@ struct LeastTermsOptions {
   int64_t most = 1 << 20;
   double target = 0;
   double contraction = 1;  // of a term in the end; 1 = not known: no extrapolation
+  double floor = 0;        // part of every error that no term takes away, as far as it is known
 };
 // `affordable` is asked before every trial after the first.
 LeastTerms least_terms(const std::function<double(int64_t terms)>& error_at, const LeastTermsOptions& options,

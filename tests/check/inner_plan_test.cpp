@@ -107,6 +107,15 @@ TEST(LeastTerms, FindsTheLeastAndSaysWhatItDidNotTry) {
   EXPECT_EQ(found.tried, 4);
   EXPECT_EQ(found.terms, 10);
 
+  // What is left to the terms of 1e-3 beside a floor of 5e-4, from at most 2^-4 + 5e-4: 7 halvings.
+  found = least_terms(falling, {.target = 1e-3, .contraction = 0.5, .floor = 5e-4},
+                      [](int64_t k) { return k <= 4; });
+  EXPECT_TRUE(found.reached && found.extrapolated);
+  EXPECT_EQ(found.terms, 11);
+  found = least_terms(falling, {.target = 1e-3, .contraction = 0.5, .floor = 2e-3},
+                      [](int64_t k) { return k <= 4; });
+  EXPECT_FALSE(found.reached);
+
   found = least_terms(falling, {.most = 6, .target = 1e-3}, always);
   EXPECT_FALSE(found.reached);
   EXPECT_EQ(found.terms, 6);
