@@ -523,7 +523,7 @@ class Diagnoser {
       d.usable = false;
       d.note = "a reference: cg with enough K is as good and says what it costs";
     } else if (!d.reaches && d.basis != Basis::none) {
-      d.note = "the accuracy is out of its reach here";
+      d.note = "nothing that was tried reaches the accuracy";
     }
   }
 

@@ -192,6 +192,28 @@ TEST(Diagnose, ConvexListIsComplete) {
   EXPECT_EQ(convex, 8) << "a new convex problem belongs into ConvexProblems";
 }
 
+// Neither the inner problem nor the linear system can be solved within so few calls: the bounds that are left
+// are shown, and are no reason to take a method.
+TEST(Diagnose, ABoundAloneIsNotRecommended) {
+  Diagonal diagonal(at::logspace(-1, 1, 100, 10.0, doubles()));
+  diagonal.facts.check.solvable = false;
+  diagonal.facts.inner_steps = 1000;
+  diagonal.facts.inner_rate = 0.1;
+  DiagnoseOptions options;
+  options.calls_per_method = 1;
+  const Diagnosis d = diagnose(diagonal.facts, options);
+  EXPECT_EQ(d.reference, ReferenceKind::none);
+  for (const std::string name : {"cg", "neumann", "fixed-point"}) {
+    const MethodDiagnosis& m = row(d, name);
+    EXPECT_EQ(m.basis, Basis::bound) << name;
+    EXPECT_FALSE(m.usable) << name;
+    EXPECT_THAT(m.note, HasSubstr("a bound alone")) << name;
+  }
+  EXPECT_FALSE(d.recommendation.reaches);
+  EXPECT_EQ(d.recommendation.basis, Basis::none);
+  EXPECT_THAT(d.recommendation.sentence, HasSubstr("nothing could be measured here"));
+}
+
 TEST(Diagnose, TooFewInnerStepsAreNamed) {
   const NamedProblem named = make_problem("ridge");
   DiagnoseOptions options;
