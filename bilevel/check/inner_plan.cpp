@@ -84,6 +84,7 @@ InnerOptions plan_inner(InnerOptions options, const InnerGiven& given, double sm
     nesterov.optimizer = "nesterov";
     if (!given.rate) nesterov.rate = nesterov_rate(options.rate, farthest);
     if (!given.momentum) nesterov.momentum = momentum_for(nesterov.rate, smallest);
+    if (nesterov.momentum == 0) return options;  // one step of gradient descent is all it takes
     if (nesterov.rate >= make_inner_optimizer(nesterov)->largest_safe_rate(farthest)) return options;
     const double plain = step_contraction(options, smallest, largest);
     const double accelerated = step_contraction(nesterov, smallest, largest);

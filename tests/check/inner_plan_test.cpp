@@ -61,6 +61,7 @@ TEST(InnerPlan, MomentumWhereItPaysAndNothingThatWasGivenIsChanged) {
   EXPECT_EQ(easy.optimizer, "gd");
   EXPECT_DOUBLE_EQ(easy.rate, 0.4);
   EXPECT_EQ(plan_inner({}, {}, 1, 2.8).optimizer, "nesterov");
+  EXPECT_EQ(plan_inner({}, {}, 1, 1).optimizer, "gd");
   const InnerOptions hard = plan_inner({}, {}, 0.002, 5);
   EXPECT_EQ(hard.optimizer, "nesterov");
   EXPECT_DOUBLE_EQ(hard.rate, 0.2);
