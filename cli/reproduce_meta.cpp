@@ -49,17 +49,16 @@ FewShotGround few_shot_ground(const std::vector<std::string>& wanted, const meta
                                .seed = options.seed,
                                .tensors = options.tensors};
     if (!options.full() && name != "fc100") data.image_size = quick_image_size;
-    // A file that is there and cannot be read is an error; one that is not there is none.
-    if (!std::filesystem::is_directory(folder) ||
-        (!is_known(name) && !std::filesystem::is_directory(data.data))) {
-      missing.push_back(name);
-      continue;
-    }
     try {
       ground.data = meta::load_task_data(data);
-    } catch (const std::runtime_error&) {
+    } catch (const std::runtime_error& error) {
+      // Files that are there and cannot be read are no reason to take others.
       if (std::filesystem::is_directory(folder + "/" + name)) throw;
-      missing.push_back(name);
+      missing.push_back(fmt::format("{} ({})", name, error.what()));
+      continue;
+    } catch (const std::invalid_argument&) {
+      if (is_known(name) || std::filesystem::is_directory(data.data)) throw;
+      missing.push_back(fmt::format("{} (no folder {})", name, data.data));
       continue;
     }
     ground.network = {.name = network, .filters = options.full() ? 64 : quick_filters};
@@ -73,8 +72,8 @@ FewShotGround few_shot_ground(const std::vector<std::string>& wanted, const meta
   ground.note = fmt::format("{}; {}-way, {}-shot; network {} with {}", ground.data.summary, shape.ways,
                             shape.shots, ground.network.name, ground.network.filters);
   if (!missing.empty()) {
-    ground.note += fmt::format(". Not in {}: {}; so these are another set's numbers than the paper's", folder,
-                               fmt::join(missing, ", "));
+    ground.note += fmt::format(". Not found: {}; so these are another set's numbers than the paper's",
+                               fmt::join(missing, "; "));
   }
   return ground;
 }

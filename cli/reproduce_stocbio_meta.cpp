@@ -25,7 +25,7 @@ FewShotGround ground_of(const std::string& paper_set, const ReproduceOptions& op
   FewShotGround ground = few_shot_ground(wanted, shape, "conv4", quick_filters, options);
   if (!options.full())
     ground.note += fmt::format(". The paper's is {}: --scale full looks for it", paper_set);
-  if (paper_set == "miniimagenet" && options.full()) ground.network.filters = 32;
+  if (ground.data.name.ends_with("miniimagenet")) ground.network.filters = 32;
   return ground;
 }
 
