@@ -266,7 +266,9 @@ int run(CLI::App& command, Options& o) {
   const NamedProblem problem = make_problem(command, o.problem);
   prepare(command, problem, o);
   o.compare.validate();
-  RunFolder folder = open_run(command, {.out = o.out}, o.problem.data.seed);
+  RunFlags flags;
+  flags.out = o.out;
+  RunFolder folder = open_run(command, flags, o.problem.data.seed);
   work_in(folder, [&] {
     std::vector<ComparedAlgorithm> results;
     {

@@ -131,7 +131,7 @@ std::string suspects_html(const RunData& run) {
     const std::string png = picture_bytes(fmt::format("{}/suspects/{:03}.png", run.facts.folder, shown));
     if (!png.empty()) {
       pictures += fmt::format(
-          "<li>{}<div class=\"given\">given: {}</div><div class=\"suggested\">{}</div>{}"
+          "<li>{}<div class=\"given\">given: {}</div><div class=\"suggested\">suggested: {}</div>{}"
           "<div class=\"small\">weight {}</div><div class=\"small\">no. {}</div></li>\n",
           html::image("image/png", png,
                       fmt::format("example {}, given as {}, suggested {}", s.index, s.given, s.suggested)),

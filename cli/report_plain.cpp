@@ -44,8 +44,8 @@ std::string change_text(const RunData& run, const std::string& name) {
   if (having.size() == 1) {
     return fmt::format("{} was {} at step {}", title, value_text(name, first), html::number_text(begin));
   }
-  return fmt::format("{} went from {} to {} in {} steps", title, value_text(name, first),
-                     value_text(name, last), html::number_text(end - std::min(begin, 0.0)));
+  return fmt::format("{} went from {} to {} in {} {}", title, value_text(name, first), value_text(name, last),
+                     html::number_text(end), having.back()->contains("epoch") ? "epochs" : "steps");
 }
 
 void add_learned(const RunData& run, JobReport& job) {

@@ -160,7 +160,9 @@ int run(CLI::App& command, const std::string& name, ReproduceOptions& o) {
   const Item& item = find_item(name);
   check_options(item, o);
   o.tensors = apply_common_options(o.common);
-  RunFolder folder = open_run(command, {.out = o.out}, o.seed);
+  RunFlags flags;
+  flags.out = o.out;
+  RunFolder folder = open_run(command, flags, o.seed);
   o.out = folder.path();
   work_in(folder, [&] {
     Json result = {{"item", item.name}, {"scale", o.scale}, {"seed", o.seed}};

@@ -200,6 +200,8 @@ std::string title_of(const std::string& name) {
       {"operation_shares", "operations of the cell, shares"},
       {"operation_weights", "operations, mean weights"},
       {"rate", "learning rate"},
+      {"f1_wrong", "labels that are wrong"},
+      {"f1_replaced", "labels that were replaced"},
       {"series_rate", "rate of the series"},
       {"skips", "skip connections"},
   };

@@ -86,7 +86,7 @@ border-radius:.3rem;background:#000;margin-bottom:.45rem}
 .bar{display:flex;align-items:center;gap:.6rem;font-size:.88rem;color:var(--soft);margin:0 0 .9rem}
 .bar i{display:block;width:9rem;height:.8rem;border-radius:.2rem;-webkit-print-color-adjust:exact;
 print-color-adjust:exact}
-.columns figure{max-width:34rem;align-self:start}.columns table{margin-bottom:1.2rem}
+.columns figure{max-width:28rem;align-self:start}.columns table{margin-bottom:1.2rem}
 .columns{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:0 2.5rem}
 footer{color:var(--soft);font-size:.86rem;padding-top:2.5rem;padding-bottom:2.5rem}
 @media(max-width:600px){header,main,footer{padding-left:1rem;padding-right:1rem}header{padding-top:1.25rem}
