@@ -168,7 +168,7 @@ double largest_fall(const FewShotCurve& curve) {
 Json compare_robustness(const Robustness& setting, const ReproduceOptions& options) {
   const FewShotGround ground = ground_of(setting.paper_set, options);
   const int64_t seeds = options.full() ? 5 : 2, points = options.full() ? 40 : 6;
-  const int64_t every = options.full() ? 250 : 15;
+  const int64_t every = options.full() ? 250 : 40;
   std::map<std::string, std::vector<FewShotCurve>> curves;
   Json rows = Json::array();
   for (const auto& [label, name] : {std::pair{"ITD-BiO", "itd"}, std::pair{"ANIL", "anil"}}) {

@@ -13,6 +13,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 json reproduce(const std::string& item) {
@@ -33,7 +34,8 @@ bool holds(const json& result, const std::string& part) {
 
 TEST(ReproduceInteraction, Figure6GoesNearerToTheFullGradientWithK) {
   const json result = reproduce("krmd:figure6");
-  EXPECT_THAT(result["notes"].dump(), HasSubstr("12 made-up tasks"));
+  // A machine may have Fashion-MNIST among its own files.
+  EXPECT_THAT(result["notes"].dump(), AnyOf(HasSubstr("12 made-up tasks"), HasSubstr("fashion-mnist with")));
   const json& rows = result["tables"][0]["rows"];
   ASSERT_GE(rows.size(), 5U);
   // One x at the start, where only the estimators differ: nearer with every step that K takes in.
