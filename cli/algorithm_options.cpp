@@ -11,7 +11,9 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
     rule->add_option("--algorithm", f.algorithm, "which rule; `bilevel list` shows them")
         ->capture_default_str();
   }
-  rule->add_option("--method", s.method, "hypergradient of the algorithm double-loop")->capture_default_str();
+  rule->add_option("--method", s.method,
+                   "hypergradient of the algorithm double-loop; auto: what `bilevel diagnose` recommends")
+      ->capture_default_str();
   rule->add_option("--terms", s.hypergradient.terms,
                    "K: Hessian products of series, steps of CG, Q of stocbio")
       ->capture_default_str();
@@ -31,6 +33,15 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
 
   rule->add_flag("--difference-mixed", s.hypergradient.curvature.difference_mixed,
                  "central differences in place of the cross product, as DARTS and iDARTS take it");
+
+  rule->add_flag("--error-bound", s.with_bound,
+                 "double loops: bound every hypergradient's distance from the exact one (docs/bounds.md)");
+  rule->add_option(
+          "--on-failure", f.on_failure,
+          "stop with the cause; backtrack: go back and lower the rate that is to blame; damp: go back "
+          "and raise the damping")
+      ->check(CLI::IsMember({"stop", "backtrack", "damp"}))
+      ->capture_default_str();
 
   auto* own = command.add_option_group("settings of single algorithms");
   own->add_option("--strong-convexity", s.strong_convexity,
@@ -100,6 +111,8 @@ void finish_algorithm_options(AlgorithmFlags& f) {
   s.outer.schedule.total_steps = std::max<int64_t>(f.solve.iterations, 1);
   s.inner.schedule.total_steps =
       std::max<int64_t>(f.solve.iterations * std::max<int64_t>(s.inner.steps, 1), 1);
+  f.solve.on_failure = parse_on_failure(f.on_failure);
+  f.solve.settings = s;
 }
 
 }  // namespace bilevel::cli

@@ -14,6 +14,7 @@ struct AlgorithmFlags {
   std::string algorithm = "aid-cg";
   std::string inner_schedule = "constant", outer_schedule = "constant";
   std::string curvature = "hessian";
+  std::string on_failure = "stop";
   AlgorithmSettings settings;
   SolveOptions solve;
 };

@@ -177,7 +177,13 @@ Json row_json(const MethodRow& row, bool with_bound) {
   out["error_unrolled"] = number(row.error_unrolled);
   out["cosine_implicit"] = number(row.cosine_implicit);
   out["cosine_unrolled"] = number(row.cosine_unrolled);
-  if (with_bound) out["bound"] = number(row.bound);
+  if (with_bound) {
+    out["bound"] = number(row.bound);
+  } else {
+    out["error_bound"] = number(row.error_bound);
+    out["error_bound_kind"] = name_of(h.bound.kind);
+    if (!h.no_bound.empty()) out["no_bound"] = h.no_bound;
+  }
   out["counts"] = counts_json(h.counts);
   out["bytes_kept"] = h.bytes_kept;
   out["seconds"] = h.seconds;
@@ -210,8 +216,9 @@ Json report_json(const CheckReport& r) {
       {"implicit",
        r.implicit.value.defined() ? Json(r.implicit.at_iterate ? "iterate" : "newton") : Json(nullptr)},
       {"implicit_gradient_norm", number(r.implicit.inner.gradient_norm)},
-      {"unrolled", "autograd through the unrolled graph"}};
+      {"unrolled", r.unrolled.value.defined() ? Json("autograd through the unrolled graph") : Json(nullptr)}};
   if (!r.implicit.value.defined()) out["references"]["why"] = r.implicit.why;
+  if (!r.unrolled.value.defined()) out["references"]["unrolled_why"] = r.unrolled.why;
   out["methods"] = Json::array();
   for (const MethodRow& row : r.methods) out["methods"].push_back(row_json(row, false));
   if (!r.sweep.empty()) {
@@ -252,18 +259,24 @@ void print_table(const CheckReport& r) {
                number_text(r.series_contraction, "{:.4f}"));
   }
   fmt::print("\n");
-  fmt::print("{:<17}{:>6}{:>10}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9}  {}\n", "", "", "implicit", "",
-             "unrolled", "grad g", "grad f", "", "", "", "", "");
-  fmt::print("{:<17}{:>6}{:>10}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9}  {}\n", "method", "K", "error",
-             "cosine", "error", "calls", "calls", "hessian", "cross", "kept", "seconds", "status");
+  fmt::print("{:<17}{:>6}{:>10}{:>11}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9}  {}\n", "", "", "implicit",
+             "", "", "unrolled", "grad g", "grad f", "", "", "", "", "");
+  fmt::print("{:<17}{:>6}{:>10}{:>11}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9}  {}\n", "method", "K",
+             "error", "bound", "cosine", "error", "calls", "calls", "hessian", "cross", "kept", "seconds",
+             "status");
+  bool estimated = false;
   for (const MethodRow& row : r.methods) {
     const auto& h = row.hypergradient;
-    fmt::print("{:<17}{:>6}{:>10}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9.3f}  {}\n", row.name,
+    const bool guessed = h.bound.kind == BoundKind::estimated;
+    estimated = estimated || guessed;
+    fmt::print("{:<17}{:>6}{:>10}{:>11}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9.3f}  {}\n", row.name,
                row.terms ? std::to_string(*row.terms) : "", number_text(row.error_implicit),
+               (guessed ? "~" : "") + number_text(row.error_bound),
                number_text(row.cosine_implicit, "{:.5f}"), number_text(row.error_unrolled),
                h.counts.inner_gradient, h.counts.outer_gradient, h.counts.hessian, h.counts.cross,
                bytes_text(h.bytes_kept), h.seconds, name_of(h.status));
   }
+  if (estimated) fmt::print("~ estimated from the spectrum and nearby points; the error may be larger\n");
 }
 
 // Error, bound and how fast each falls from one K to the next.
@@ -300,7 +313,7 @@ void save(const CheckReport& r, const std::string& folder) {
     if (row.hypergradient.value.defined()) write_npy(path / (row.name + ".npy"), row.hypergradient.value);
   }
   if (r.implicit.value.defined()) write_npy(path / "reference-implicit.npy", r.implicit.value);
-  write_npy(path / "reference-unrolled.npy", r.unrolled.value);
+  if (r.unrolled.value.defined()) write_npy(path / "reference-unrolled.npy", r.unrolled.value);
 }
 
 }  // namespace

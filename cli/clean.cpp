@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cli/algorithm_options.h"
+#include "cli/auto_method.h"
 #include "cli/clean_output.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -35,6 +36,7 @@ struct Options {
   double regularization = 0.001;  // K-RMD
   bool no_bias = false;
   std::string data, out;
+  AutoFlags automatic;
 };
 
 void add_options(CLI::App& command, Options& o) {
@@ -84,6 +86,7 @@ void add_options(CLI::App& command, Options& o) {
   o.algorithm.algorithm = "krmd";
   o.algorithm.settings = default_clean_options({.problem = {}, .scores = {}, .convex = true}).settings;
   add_algorithm_options(command, o.algorithm);
+  add_auto_options(command, o.automatic);
   add_common_options(command, o.common);
 }
 
@@ -182,7 +185,25 @@ void complete(const CLI::App& command, const CleaningModel& model, Options& o) {
   o.clean.solve = flags.solve;
 }
 
-void run(const CLI::App& command, Options& o) {
+// The convex model's rate comes from the curvature at weights of 1, whatever x is now.
+void choose(CLI::App& command, const CleaningModel& model, Options& o, Progress& progress) {
+  const CleanOptions defaults = default_clean_options(model);
+  InnerOptions inner = o.algorithm.settings.inner;
+  const bool given = command.count("--inner-rate") > 0;
+  if (!given) {
+    inner.rate =
+        model.convex ? safe_rate(*model.problem, o.algorithm.solve.seed) : defaults.settings.inner.rate;
+  }
+  const DiagnosedProblem problem{.problem = model.problem.get(),
+                                 .name = "cleaning",
+                                 .inner_steps = defaults.settings.inner.steps,
+                                 .inner_rate = inner.rate,
+                                 .convex = model.convex,
+                                 .check = {.solvable = model.convex}};
+  choose_method(command, problem, o.algorithm, o.automatic, progress, inner, given || model.convex);
+}
+
+void run(CLI::App& command, Options& o) {
   const auto begin = std::chrono::steady_clock::now();
   check_sources(command, o);
   const at::TensorOptions tensors = apply_common_options(o.common);
@@ -198,6 +219,7 @@ void run(const CLI::App& command, Options& o) {
     if (command.count("--regularization") > 0) cnn.regularization = o.regularization;
     const CleaningModel model = o.model == "cnn" ? make_cnn_cleaning(sets, cnn, tensors)
                                                  : make_linear_cleaning(sets, o.regularization, tensors);
+    if (wants_auto(o.algorithm)) choose(command, model, o, progress);
     complete(command, model, o);
     o.clean.validate(sets.train.size());
     out.emplace(o.out);
@@ -209,6 +231,7 @@ void run(const CLI::App& command, Options& o) {
   output.named = !o.data.empty();
   output.folder = o.out;
   output.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  output.automatic = o.automatic;
   if (o.common.json) {
     fmt::print("{}\n", clean_json(output).dump());
   } else {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bilevel/data/write_file.h"
+#include "cli/clean_pictures.h"
 
 namespace bilevel::cli {
 namespace {
@@ -128,6 +129,7 @@ Json clean_json(const CleanOutput& o) {
                   {"rate", o.options.settings.inner.rate},
                   {"gradient_norm", number(r.inner_gradient_norm)},
                   {"first_gradient_norm", number(r.first_gradient_norm)}};
+  add_choice(o.automatic, out);
   out["final_training"] = model_json(r.cleaned);
   out["baseline_training"] = model_json(r.baseline);
   out["counts"] = counts_json(r.counts);
@@ -186,6 +188,7 @@ void write_clean(const CleanOutput& o) {
   write_file(o.folder + "/weights.csv", [&](std::ostream& out) { write_weights(o, out); });
   write_file(o.folder + "/suspects.csv", [&](std::ostream& out) { write_suspects(o, out); });
   if (o.named) write_file(o.folder + "/noise.csv", [&](std::ostream& out) { write_noise(o, out); });
+  write_suspect_pictures(o);
   write_file(o.folder + "/report.json", clean_json(o).dump(2) + "\n");
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bilevel/clean/clean.h"
+#include "cli/auto_method.h"
 #include "cli/json.h"
 
 namespace bilevel::cli {
@@ -17,12 +18,14 @@ struct CleanOutput {
   bool named = false;
   std::string folder = {};  // of --out; empty = no files
   double seconds = 0;       // of the whole command
+  AutoFlags automatic = {};
 };
 
 Json clean_json(const CleanOutput& output);
 void print_clean(const CleanOutput& output);
-// Into the folder, which exists: weights.csv, suspects.csv, report.json, and noise.csv where the noise was
-// drawn here. Each is written whole or not at all.
+// Into the folder, which exists: weights.csv, suspects.csv, report.json, the most suspect examples for a
+// report (clean_pictures.h), and noise.csv where the noise was drawn here. Each is written whole or not at
+// all.
 void write_clean(const CleanOutput& output);
 
 }  // namespace bilevel::cli

@@ -188,7 +188,7 @@ void print_text(const Options& o, const NamedProblem& problem,
     for (const ComparedRun& run : a.runs) {
       iterations.push_back(static_cast<double>(run.summary.state.iteration));
       calls.push_back(static_cast<double>(oracle_calls(run.summary.counts)));
-      failed = failed || run.summary.reason == StopReason::not_finite;
+      failed = failed || ended_badly(run.summary.reason);
     }
     fmt::print("{:<22}{:>5}{:>11.3g}{:>11.3g}{:>12.0f}{:>12.0f}{:>22}{:>22}{}\n", a.name, a.inner_steps,
                a.inner_rate, a.outer_rate, mean_and_spread(iterations).mean, mean_and_spread(calls).mean,

@@ -58,13 +58,18 @@ int run(int argc, char** argv) {
   add_search_command(app, exit_code);
   add_clean_command(app, exit_code);
   add_tune_command(app, exit_code);
+  add_interact_command(app, exit_code);
   add_solve_command(app, exit_code);
   add_compare_command(app, exit_code);
   add_reproduce_command(app, exit_code);
   add_check_command(app, exit_code);
+  add_diagnose_command(app, exit_code);
   add_train_command(app, exit_code);
+  add_learn_command(app, exit_code);
+  add_adapt_command(app, exit_code);
   add_runs_command(app, exit_code);
   add_show_command(app, exit_code);
+  add_report_command(app, exit_code);
   add_count_command(app, exit_code);
   add_data_command(app, exit_code);
   add_query_command(app, exit_code);

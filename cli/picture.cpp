@@ -2,45 +2,25 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <stdexcept>
 
 #include "bilevel/data/byte_source.h"
 #include "bilevel/data/process.h"
+#include "bilevel/data/temporary_folder.h"
 #include "bilevel/data/write_file.h"
+#include "cli/temporary_folder.h"
 
 namespace bilevel::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr int64_t largest_picture = int64_t{1} << 28;
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() : path_(fs::temp_directory_path() / "bilevel-draw-XXXXXX") {
-    if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("cannot make a folder " + path_);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-  std::string at(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace
 
 bool can_draw() { return run_process({"dot", "-V"}, ".").found; }
 
 std::string picture_of(const std::string& graph, const std::string& format) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("bilevel-draw");
   write_file(folder.at("genotype.dot"), graph);
   const ProcessResult result =
       run_process({"dot", "-T" + format, "genotype.dot", "-o", "picture"}, folder.path());

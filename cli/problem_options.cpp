@@ -4,8 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
 #include <stdexcept>
+#include <utility>
 #include <vector>
+
+#include "bilevel/clean/clean.h"
+#include "bilevel/core/weight_decay.h"
+#include "bilevel/problems/cleaning_model.h"
 
 namespace bilevel::cli {
 
@@ -24,6 +30,15 @@ void add_problem_options(CLI::App& command, ProblemFlags& f) {
   data->add_option("--regularization", f.data.regularization, "of |W|^2; 0.001 by default with files")
       ->check(CLI::NonNegativeNumber);
   data->add_flag("--bias", f.data.bias, "append a column of ones, regularised like the rest");
+  auto* named = command.add_option_group("a named image set with noise drawn on it (hyper-cleaning)");
+  named->add_option("--data", f.named_data, "mnist or fashion-mnist, with a column of ones");
+  named->add_option("--data-dir", f.named.folder, "where `bilevel data get` put it")
+      ->envname("BILEVEL_DATA")
+      ->capture_default_str();
+  named->add_option("--corruption", f.named.corruption, "probability that a training label is replaced")
+      ->capture_default_str();
+  named->add_option("--train-size", f.named.train, "class-balanced")->capture_default_str();
+  named->add_option("--valid-size", f.named.valid, "class-balanced")->capture_default_str();
   auto* network = command.add_option_group("network of architecture search (supernet)");
   network->add_option("--space", f.supernet.space, "search space")
       ->check(CLI::IsMember(nas::space_names()))
@@ -59,11 +74,43 @@ void refuse(const CLI::App& command, const ProblemFlags& f, const std::vector<st
   }
 }
 
+const std::vector<std::string>& options_of_named_data() {
+  static const std::vector<std::string> names = {"--data", "--corruption", "--train-size", "--valid-size"};
+  return names;
+}
+
+// The same problem as `bilevel clean --data` works on.
+NamedProblem make_named_cleaning(const CLI::App& command, const ProblemFlags& f) {
+  for (const char* option : {"--train-features", "--train-labels", "--valid-features", "--valid-labels"}) {
+    if (command.count(option) > 0) {
+      throw std::invalid_argument(
+          fmt::format("--data {} with {}: a named set or your own files, not both", f.named_data, option));
+    }
+  }
+  NamedCleaningOptions sets = f.named;
+  sets.set = f.named_data;
+  sets.seed = f.data.seed;
+  sets.dtype = c10::typeMetaToScalarType(f.data.tensors.dtype());
+  sets.test_on_rest = false;  // nothing is tested here
+  const double regularization = f.data.regularization >= 0 ? f.data.regularization : 0.001;  // K-RMD's
+  NamedProblem result;
+  result.name = f.problem;
+  result.problem =
+      make_linear_cleaning(make_named_cleaning_sets(sets), regularization, f.data.tensors).problem;
+  if (f.data.weight_decay != 0) {
+    result.problem = std::make_unique<WithWeightDecay>(std::move(result.problem), f.data.weight_decay);
+  }
+  result.inner_rate = 1 / start_curvature(*result.problem, f.data.seed);
+  result.convex = regularization > 0;
+  return result;
+}
+
 NamedProblem make_supernet(const CLI::App& command, const ProblemFlags& f) {
   refuse(command, f,
          {"--train-features", "--train-labels", "--valid-features", "--valid-labels", "--regularization",
           "--bias"},
          "hyper-cleaning");
+  refuse(command, f, options_of_named_data(), "hyper-cleaning");
   nas::SyntheticSupernet options = f.supernet;
   if (command.count("--cells") > 0 && options.cells < 1) {
     throw std::invalid_argument(fmt::format("--cells {}: must be at least 1", options.cells));
@@ -80,6 +127,13 @@ NamedProblem make_problem(const CLI::App& command, const ProblemFlags& f) {
   if (f.problem == nas::synthetic_supernet_row().name) return make_supernet(command, f);
   refuse(command, f, {"--space", "--operations", "--channels", "--cells", "--image-size", "--images"},
          nas::synthetic_supernet_row().name.c_str());
+  if (f.problem != "hyper-cleaning") refuse(command, f, options_of_named_data(), "hyper-cleaning");
+  if (!f.named_data.empty()) return make_named_cleaning(command, f);
+  for (const std::string& option : options_of_named_data()) {
+    if (command.count(option) > 0) {
+      throw std::invalid_argument(fmt::format("{} needs --data", option));
+    }
+  }
   const std::vector<std::string> all = {"--train-features", "--train-labels", "--valid-features",
                                         "--valid-labels"};
   std::vector<std::string> missing;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bilevel/nas/synthetic_supernet.h"
+#include "bilevel/problems/cleaning_sets.h"
 #include "bilevel/problems/registry.h"
 #include "cli/algorithm_options.h"
 
@@ -16,6 +17,8 @@ struct ProblemFlags {
   std::string problem;
   ProblemOptions data;
   nas::SyntheticSupernet supernet;
+  std::string named_data;      // of hyper-cleaning: an image set with noise drawn on its labels
+  NamedCleaningOptions named;  // its options, as `bilevel clean` has them
 };
 // Of problems/ and, from nas/, the supernet.
 std::vector<ProblemRow> all_problem_rows();

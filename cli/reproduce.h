@@ -33,6 +33,7 @@ struct ReproduceOptions {
 Json reproduce_krmd_toy(const ReproduceOptions& options);
 Json reproduce_krmd_table1(const ReproduceOptions& options);
 Json reproduce_krmd_table2(const ReproduceOptions& options);
+Json reproduce_krmd_table3(const ReproduceOptions& options);
 Json reproduce_krmd_figure5(const ReproduceOptions& options);
 Json reproduce_fsla_figure1(const ReproduceOptions& options);
 Json reproduce_fsla_cleaning(const ReproduceOptions& options);

@@ -92,7 +92,7 @@ Json reproduce_fsla_cleaning(const ReproduceOptions& options) {
     const double ours = results.front().loss();
     bool beats_bp = true, beats_others = true;
     for (size_t i = 1; i < results.size(); ++i) {
-      const bool finite = results[i].summary.reason != StopReason::not_finite;
+      const bool finite = !ended_badly(results[i].summary.reason);
       const bool better = !finite || ours < results[i].loss();
       (results[i].label.starts_with("BP") ? beats_bp : beats_others) &= better;
     }
@@ -141,7 +141,7 @@ Json reproduce_fsla_ablation(const ReproduceOptions& options) {
   }
   const auto fails = [&](const std::string& label) {
     const TimedResult& r = found.at(label);
-    return r.summary.reason == StopReason::not_finite || r.loss() > r.summary.records.front().outer_loss;
+    return ended_badly(r.summary.reason) || r.loss() > r.summary.records.front().outer_loss;
   };
   Json claims = Json::array();
   for (const std::string label : {"batch 32", "c_beta 5e-4"}) {

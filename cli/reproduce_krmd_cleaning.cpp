@@ -84,7 +84,7 @@ Json reproduce_krmd_table2(const ReproduceOptions& options) {
   double worst_accuracy = 0, worst_f1 = 0;
   for (const int64_t K : Ks) {
     const SolveSummary s = run(job, K, iterations, options.full() ? 20 : 1, options);
-    if (s.reason == StopReason::not_finite) throw std::runtime_error(s.message);
+    if (ended_badly(s.reason)) throw std::runtime_error(s.message);
     const Tensor& w = s.state.inner.w;
     const Tensor& x = s.state.x;
     test[K] = accuracy(job, w, job.sets.test);
@@ -152,7 +152,7 @@ Json reproduce_krmd_figure5(const ReproduceOptions& options) {
   std::map<int64_t, double> limit;
   for (const int64_t K : Ks) {
     const SolveSummary s = run(job, K, iterations, records, options);
-    if (s.reason == StopReason::not_finite) throw std::runtime_error(s.message);
+    if (ended_badly(s.reason)) throw std::runtime_error(s.message);
     Json row = {{"K", K}};
     for (const SolveRecord& record : s.records) {
       Oracle oracle(*job.model.problem);

@@ -170,7 +170,7 @@ Json table_row(const Outcome& o, double budget) {
           {"test acc. at 1/4", number(o.accuracy_at(budget / 4))},
           {"at 1/2", number(o.accuracy_at(budget / 2))},
           {"at the end", number(o.accuracy())},
-          {"ended", s.reason == StopReason::not_finite ? "not finite" : "ok"}};
+          {"ended", ended_badly(s.reason) ? std::string(name_of(s.reason)) : "ok"}};
 }
 
 void save(const Json& report, const std::string& folder) {

@@ -63,7 +63,7 @@ Json timed_row(const TimedResult& result, double seconds) {
           {"loss", number(result.loss())},
           {"test loss", number(result.test_loss)},
           {"test acc.", number(result.test_accuracy)},
-          {"ended", s.reason == StopReason::not_finite ? "not finite" : "ok"}};
+          {"ended", ended_badly(s.reason) ? std::string(name_of(s.reason)) : "ok"}};
 }
 
 NamedCleaningOptions named_set(const std::string& set, const ReproduceOptions& options) {

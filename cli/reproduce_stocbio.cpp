@@ -55,7 +55,7 @@ TimedRun search(const CleaningJob& job, const std::string& algorithm, double sec
     for (const double outer_rate : outer_rates) {
       const TimedRun run = candidate(algorithm, inner_rate, outer_rate);
       const TimedResult result = run_timed(job, run, seconds, 1'000'000, 1, options);
-      if (result.summary.reason != StopReason::not_finite && result.loss() < lowest) {
+      if (!ended_badly(result.summary.reason) && result.loss() < lowest) {
         lowest = result.loss();
         best = run;
       }

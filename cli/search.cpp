@@ -20,6 +20,7 @@
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/random_search.h"
 #include "bilevel/nas/search_checkpoint.h"
+#include "bilevel/nas/search_diagnosis.h"
 #include "bilevel/nas/search_images.h"
 #include "bilevel/run/stop_signal.h"
 #include "cli/commands.h"
@@ -111,9 +112,41 @@ nas::SearchSpace make_named_space(const SearchFlags& o) {
   }
 }
 
-Setup make_setup(const CLI::App& command, SearchFlags& o) {
+// --method auto: the rest goes on as if the choice had been typed.
+void choose_search_method(CLI::App& command, SearchFlags& o, Setup& setup, Progress& progress) {
+  for (const char* option : {"--terms", "--curvature", "--series-rate"}) {
+    if (command.count(option) > 0) {
+      throw std::invalid_argument(
+          fmt::format("{} with --method auto, which chooses it: leave it out, or name the method", option));
+    }
+  }
+  const nas::SearchDiagnosis d = nas::diagnose_search(*setup.problem, setup.search, o.automatic.accuracy);
+  progress.line("auto: " + d.sentence);
+  Json choice = {{"method", d.method},
+                 {"implicit_share", number(d.implicit_share)},
+                 {"smallest_eigenvalue", number(d.hessian.smallest)},
+                 {"largest_eigenvalue", number(d.hessian.largest)},
+                 {"error", number(d.error)},
+                 {"accuracy", o.automatic.accuracy},
+                 {"diagnosis_seconds", d.seconds},
+                 {"sentence", d.sentence}};
+  set_option(command, "--method", d.method);
+  if (d.method == "idarts") {
+    choice["K"] = d.terms;
+    choice["curvature"] = d.curvature;
+    set_option(command, "--terms", std::to_string(d.terms));
+    set_option(command, "--curvature", d.curvature);
+    set_option(command, "--series-rate", "auto");
+  }
+  set_option(command, "--auto-choice", choice.dump());
+  setup.search = search_options(command, o, setup.space);
+}
+
+Setup make_setup(CLI::App& command, SearchFlags& o, Progress& progress) {
   Setup setup;
   setup.space = make_named_space(o);
+  const bool automatic = o.method == "auto";
+  if (automatic) o.method = "idarts";  // whose defaults the diagnosis is made with
   setup.search = search_options(command, o, setup.space);
   setup.tensors = apply_common_options(o.common);
   if (!o.benchmark.empty()) {
@@ -133,6 +166,7 @@ Setup make_setup(const CLI::App& command, SearchFlags& o) {
   }
   setup.problem.emplace(nas::make_supernet_problem(
       setup.space, o.network, nas::search_images(data, split, o.augment, setup.tensors), setup.tensors));
+  if (automatic) choose_search_method(command, o, setup, progress);
   return setup;
 }
 
@@ -151,6 +185,7 @@ SearchOutput output_of(const SearchFlags& o, const Setup& setup, const nas::Sear
                       .benchmark = setup.benchmark ? &*setup.benchmark : nullptr};
   output.data = o.data.data;
   output.folder = folder;
+  output.automatic = o.automatic;
   output.parameters = network.parameters();
   output.multiply_adds = network.multiply_adds();
   return output;
@@ -203,7 +238,7 @@ void run(CLI::App& command, SearchFlags& o, int& exit_code) {
   take_options(command, o.run, o.common);
   Progress progress(o.common);
   progress.line("search: reading the data");
-  Setup setup = make_setup(command, o);
+  Setup setup = make_setup(command, o, progress);
   std::optional<nas::Search> search;
   if (!setup.random) {
     search.emplace(*setup.problem, setup.search, setup.benchmark ? &*setup.benchmark : nullptr);

@@ -39,9 +39,12 @@ void add_search_options(CLI::App& command, SearchFlags& o) {
   using S = nas::SearchOptions;
   auto* method = command.add_option_group("method; defaults are the papers' for the space");
   method
-      ->add_option("--method", o.method,
-                   "idarts, darts, darts-first-order, truncated, cg, gdas, random-sharing, random")
+      ->add_option(
+          "--method", o.method,
+          "idarts, darts, darts-first-order, truncated, cg, gdas, random-sharing, random; auto: one of "
+          "the first three, by a look at the first batch")
       ->capture_default_str();
+  add_auto_options(*method, o.automatic);
   add_setting(
       *method, o, "--epochs", [](S & s) -> auto& { return s.epochs; }, "passes over the training images");
   add_setting(

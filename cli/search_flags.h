@@ -13,6 +13,7 @@
 #include "bilevel/data/search_split.h"
 #include "bilevel/nas/search_options.h"
 #include "bilevel/nas/supernet.h"
+#include "cli/auto_method.h"
 #include "cli/common.h"
 #include "cli/run_options.h"
 
@@ -33,6 +34,7 @@ struct SearchFlags {
       settings;  // and how to take it over
   std::string benchmark;
   RunFlags run;
+  AutoFlags automatic{.accuracy = 0.1};  // of --method auto
 };
 
 void add_search_options(CLI::App& command, SearchFlags& flags);

@@ -47,6 +47,7 @@ Json search_json(const SearchOutput& o) {
               {"chosen_epoch", s.chosen_epoch},
               {"parameters", o.parameters},
               {"multiply_adds", o.multiply_adds}};
+  add_choice(o.automatic, out);
   if (!s.reason.empty()) out["reason"] = s.reason;
   out["select"] = o.options.select;
   if (o.benchmark != nullptr) {

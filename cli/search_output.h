@@ -5,6 +5,7 @@
 
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/search.h"
+#include "cli/auto_method.h"
 #include "cli/json.h"
 
 namespace bilevel::cli {
@@ -16,6 +17,7 @@ struct SearchOutput {
   const nas::Benchmark* benchmark = nullptr;
   std::string data = {}, folder = {};
   int64_t parameters = 0, multiply_adds = 0;  // of the genotype's network at the space's own size
+  AutoFlags automatic = {};
 };
 
 Json search_json(const SearchOutput& output);

@@ -5,16 +5,20 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
 
 #include "bilevel/data/npy.h"
 #include "cli/algorithm_options.h"
+#include "cli/auto_method.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/json.h"
 #include "cli/problem_options.h"
+#include "cli/progress.h"
 #include "cli/run_options.h"
 #include "cli/solve_run.h"
 
@@ -25,6 +29,7 @@ struct Options {
   CommonOptions common;
   ProblemFlags problem;
   AlgorithmFlags algorithm;
+  AutoFlags automatic;
   RunFlags run;
 };
 
@@ -34,11 +39,18 @@ void print_text(const Options& o, const NamedProblem& problem, const SolveSummar
              s.algorithm, problem.name, s.state.inner.w.numel(), s.state.x.numel(), settings.inner.steps,
              settings.inner.rate, settings.outer.optimizer, settings.outer.rate);
   fmt::print("{:>10}{:>10}{:>10}{:>14}{:>14}", "iteration", "seconds", "calls", "outer loss", "|direction|");
+  const bool bounded = std::any_of(s.records.begin(), s.records.end(),
+                                   [](const SolveRecord& r) { return r.bound.kind != BoundKind::none; });
+  if (bounded) fmt::print("{:>12}{:>11}", "error <=", "");
   for (const auto& [name, value] : s.records.front().metrics) fmt::print("{:>{}}", name, name.size() + 3);
   fmt::print("\n");
   for (const SolveRecord& r : s.records) {
     fmt::print("{:>10}{:>10.3f}{:>10}{:>14.6g}{:>14}", r.iteration, r.seconds, oracle_calls(r.counts),
                r.outer_loss, r.direction_norm < 0 ? "-" : fmt::format("{:.4g}", r.direction_norm));
+    if (bounded) {
+      fmt::print("{:>12}{:>11}", std::isfinite(r.bound.value) ? fmt::format("{:.3g}", r.bound.value) : "-",
+                 r.bound.kind == BoundKind::none ? "" : name_of(r.bound.kind));
+    }
     for (const auto& [name, value] : r.metrics) fmt::print("{:>{}.4g}", value, name.size() + 3);
     fmt::print("\n");
   }
@@ -47,12 +59,22 @@ void print_text(const Options& o, const NamedProblem& problem, const SolveSummar
       "products\n",
       name_of(s.reason), s.state.iteration, s.seconds, s.counts.inner_gradient, s.counts.outer_gradient,
       s.counts.hessian, s.counts.cross);
+  for (const SolveFailure& f : s.failures) {
+    fmt::print("\nfailure in iteration {}: {}\n  cause: {}\n  repair: {}\n", f.iteration, f.what, f.cause,
+               f.repair);
+  }
 }
 
 int run(CLI::App& command, Options& o) {
   take_options(command, o.run, o.common);
   o.problem.data.tensors = apply_common_options(o.common);
   const NamedProblem problem = make_problem(command, o.problem);
+  if (wants_auto(o.algorithm)) {
+    o.algorithm.solve.seed = o.problem.data.seed;
+    Progress progress(o.common);
+    choose_method(command, diagnosed(problem), o.algorithm, o.automatic, progress, o.algorithm.settings.inner,
+                  command.count("--inner-rate") > 0);
+  }
   set_problem_defaults(command, problem, find_algorithm(o.algorithm.algorithm).family, o.algorithm);
   o.algorithm.solve.seed = o.problem.data.seed;
   o.algorithm.solve.validate();
@@ -69,6 +91,7 @@ int run(CLI::App& command, Options& o) {
                                                  folder, checkpoint);
     Json json = {{"problem", problem.name}, {"folder", folder.path()}};
     json.update(solve_json(summary));
+    add_choice(o.automatic, json);
     json["inner_rate"] = o.algorithm.settings.inner.rate;
     json["outer_rate"] = o.algorithm.settings.outer.rate;
     json["outer_loss"] = number(summary.records.back().outer_loss);
@@ -97,10 +120,12 @@ void add_solve_command(CLI::App& app, int& exit_code) {
       "run1\n"
       "  bilevel solve --problem mlp --algorithm double-loop --method cg --curvature gauss-newton --damping "
       "0.01\n"
+      "  bilevel solve --problem ridge --method auto --accuracy 0.001\n"
       "  bilevel solve --resume runs/solve-20260101-120000-0");
   const auto options = std::make_shared<Options>();
   add_problem_options(*command, options->problem);
   add_algorithm_options(*command, options->algorithm);
+  add_auto_options(*command, options->automatic);
   options->algorithm.solve.iterations = 200;
   options->algorithm.solve.records = 20;
   add_run_options(*command, options->run);

@@ -75,6 +75,7 @@ int end_solve_run(const CLI::App& command, RunFolder& folder, const SolveSummary
       say_interrupted(command, folder);
       return interrupted;
     case StopReason::not_finite:
+    case StopReason::failed:
       folder.end(RunStatus::failed, summary.message, json);
       fmt::print(stderr, "bilevel: {}\n", summary.message);
       return not_finite;

@@ -21,6 +21,7 @@
 #include "bilevel/data/write_file.h"
 #include "bilevel/problems/regularizer_search.h"
 #include "cli/algorithm_options.h"
+#include "cli/auto_method.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/json.h"
@@ -38,6 +39,7 @@ struct Options {
   int64_t top = 20;
   uint64_t seed = 0;
   std::string out;
+  AutoFlags automatic;
 };
 
 // ---- options ----
@@ -70,6 +72,7 @@ void add_options(CLI::App& command, Options& o) {
       ->capture_default_str();
 
   add_algorithm_options(command, o.algorithm);
+  add_auto_options(command, o.automatic);
   command.add_option("--top", o.top, "how many of the most and the least regularised features to show")
       ->check(CLI::Range(int64_t{0}, int64_t{1000000}))
       ->capture_default_str();
@@ -193,7 +196,7 @@ Tuned tune(const RegularizerSearch& problem, AlgorithmFlags& flags, Progress& pr
                                    r.iteration, r.outer_loss, r.metrics.at("valid_accuracy")));
               return true;
             }});
-  if (tuned.summary.reason == StopReason::not_finite) throw NotFiniteError(tuned.summary.message);
+  if (ended_badly(tuned.summary.reason)) throw NotFiniteError(tuned.summary.message);
   // As many steps as the tuned model has had: T where every iteration begins anew, all of them elsewhere.
   progress("tune: one common regulariser");
   const int64_t steps = std::max(tuned.summary.state.inner.step, flags.settings.inner.steps);
@@ -245,6 +248,7 @@ Json report_json(const RegularizerSearch& problem, const Options& o, const Tuned
     out["least_regularised"].push_back(feature_json(sets, x, t.order[t.order.size() - 1 - i]));
   }
   out.update(solve_json(t.summary));
+  add_choice(o.automatic, out);
   return out;
 }
 
@@ -310,7 +314,7 @@ void save(const RegularizerSearch& problem, const Tuned& t, const Json& report, 
   write_file(path / "results.json", report.dump(1) + "\n");
 }
 
-void run(const CLI::App& command, Options& o) {
+void run(CLI::App& command, Options& o) {
   check_choice(command, o);
   set_defaults(command, o);
   if (o.common.device != "cpu") {
@@ -328,6 +332,16 @@ void run(const CLI::App& command, Options& o) {
     progress("tune: reading");
     problem = std::make_unique<RegularizerSearch>(read(o, dtype), o.algorithm.settings.inner.rate);
     o.algorithm.settings.inner.rate = problem->rate();
+    if (wants_auto(o.algorithm)) {
+      // x is bounded so that this rate stays safe: it is not up for choice.
+      const DiagnosedProblem facts{.problem = problem.get(),
+                                   .name = "tune",
+                                   .inner_steps = o.algorithm.settings.inner.steps,
+                                   .inner_rate = problem->rate(),
+                                   .convex = true};
+      choose_method(command, facts, o.algorithm, o.automatic, progress, o.algorithm.settings.inner, true);
+      o.algorithm.settings.inner.rate = problem->rate();  // all its digits
+    }
     finish_algorithm_options(o.algorithm);
     // Before the work, so that a folder that cannot be had costs nothing.
     if (!o.out.empty()) make_folder(o.out, "--out");

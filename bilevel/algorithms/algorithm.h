@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "bilevel/algorithms/streams.h"
+#include "bilevel/core/error_bound.h"
 #include "bilevel/core/inner.h"
 #include "bilevel/core/linear_solve.h"
 #include "bilevel/core/oracle.h"
@@ -37,6 +38,7 @@ struct IterationSummary {
   // df/dx alone, where the rule's direction is an estimator's or has it apart: |direction - direct| /
   // |direct| is how much comes through w. Undefined = not known.
   Tensor direct = {};
+  ErrorBound bound = {};  // on the direction's distance from the exact hypergradient, where it was asked for
 };
 
 class Algorithm {

@@ -69,13 +69,15 @@ IterationSummary DoubleLoop::advance(Oracle& oracle, AlgorithmState& state, Stre
   for (int64_t k = 0; k < options_.hessian_batches; ++k) request.hessian.push_back(streams.inner("hessian"));
   request.cross = options_.one_batch ? request.hessian.front() : streams.inner("cross");
   if (options_.warm_start_linear) request.warm_start = state.v;
+  request.with_bound = options_.with_bound;
   const Hypergradient estimate = estimator_->estimate(oracle, request);
   if (options_.warm_start_linear) state.v = estimate.solution;
   state.x = outer().step(state.x, estimate.value, state.outer);
   return {.direction = estimate.value,
           .outer_loss = estimate.outer_loss,
           .status = estimate.status,
-          .direct = estimate.direct};
+          .direct = estimate.direct,
+          .bound = estimate.bound};
 }
 
 }  // namespace bilevel

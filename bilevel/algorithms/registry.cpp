@@ -35,6 +35,7 @@ Made double_loop(const std::string& name, const std::string& method, Starts star
   options.warm_start_inner = starts != Starts::cold;
   options.warm_start_linear = starts == Starts::warm_both;
   options.one_batch = name == "idarts";
+  options.with_bound = s.with_bound;
   EstimatorSettings hypergradient = s.hypergradient;
   if (hypergradient.series_rate == 0) hypergradient.series_rate = s.linear_rate;
   return std::make_unique<DoubleLoop>(options, make_estimator(method, hypergradient));
@@ -43,6 +44,7 @@ Made double_loop(const std::string& name, const std::string& method, Starts star
 Made aid_increasing(const Settings& s) {
   DoubleLoopOptions options{.name = "aid-increasing", .inner = s.inner, .outer = s.outer};
   options.growth = s.growth > 0 ? s.growth : static_cast<double>(s.inner.steps);
+  options.with_bound = s.with_bound;
   return std::make_unique<DoubleLoop>(options, make_estimator("cg", s.hypergradient));
 }
 

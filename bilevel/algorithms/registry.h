@@ -18,6 +18,7 @@ struct AlgorithmSettings {
   OuterOptions outer = {};
   EstimatorSettings hypergradient = {};  // terms: K of series and CG, Q of stocBiO; truncate: K of K-RMD
   std::string method = "cg";             // of double-loop: any estimator
+  bool with_bound = false;               // of double loops: a bound on every hypergradient's error
   double growth = 0;                     // of aid-increasing: T_k = ceil(growth (k+1)^(1/4)); 0 = T
   double linear_rate = 0;                // of series and of single-loop rules; 0 = the inner rate
   double strong_convexity = 0;   // of stocbio: mu in the decay of its Hessian batches; 0 = all of one size

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -42,7 +43,7 @@ Use used(const SolveOptions& options, const SolveSummary& summary) {
 }
 
 SolveRecord record_of(const Oracle& oracle, const SolveOptions& options, const SolveSummary& summary,
-                      double direction_norm) {
+                      double direction_norm, const ErrorBound& bound) {
   const AlgorithmState& state = summary.state;
   SolveRecord record;
   record.iteration = state.iteration;
@@ -50,6 +51,7 @@ SolveRecord record_of(const Oracle& oracle, const SolveOptions& options, const S
   record.counts = summary.counts;
   record.outer_loss = oracle.outer_loss(state.inner.w, state.x).item<double>();
   record.direction_norm = direction_norm;
+  record.bound = bound;
   record.metrics = oracle.problem().metrics(state.inner.w, state.x);
   if (options.keep_points) {
     record.x = state.x;
@@ -64,6 +66,11 @@ void SolveOptions::validate() const {
   require_count("solve", "iterations", iterations, 0);
   require_count("solve", "oracle_calls", oracle_calls, 0);
   require_count("solve", "records", records, 1);
+  require_count("solve", "most_repairs", most_repairs, 0);
+  if (on_failure != OnFailure::stop && !settings) {
+    throw std::invalid_argument(fmt::format(
+        "solve: on_failure = {} needs the settings that the algorithm was made of", name_of(on_failure)));
+  }
   for (const auto& [option, value] :
        {std::pair{"seconds", seconds}, std::pair{"direction_tolerance", direction_tolerance}}) {
     if (!(value >= 0) || !std::isfinite(value)) {
@@ -74,8 +81,9 @@ void SolveOptions::validate() const {
 }
 
 std::string_view name_of(StopReason reason) {
-  constexpr std::array<std::string_view, 8> names{"not run",   "iterations", "seconds",    "oracle calls",
-                                                  "converged", "stopped",    "not finite", "interrupted"};
+  constexpr std::array<std::string_view, 9> names{"not run",      "iterations",  "seconds",
+                                                  "oracle calls", "converged",   "stopped",
+                                                  "not finite",   "interrupted", "failed"};
   return names.at(static_cast<size_t>(reason));
 }
 
@@ -86,7 +94,7 @@ class SolveRun {
  public:
   SolveRun(const Problem& problem, const Algorithm& algorithm, const SolveOptions& options, SolveState state,
            const SolveHooks& hooks)
-      : algorithm_(algorithm),
+      : algorithm_(&algorithm),
         options_(options),
         hooks_(hooks),
         oracle_(problem),
@@ -96,19 +104,18 @@ class SolveRun {
     streams_.seek(state_.streams);
     state_.so_far.reason = StopReason::not_run;
     state_.so_far.message.clear();
+    if (!state_.good.x.defined()) state_.good = state_.so_far.state;
+    if (!state_.adjustment.is_none()) remake();
   }
 
   SolveSummary run() {
     SolveSummary& summary = state_.so_far;
-    try {
-      if (summary.records.empty()) record();
-      while (summary.reason == StopReason::not_run) iterate();
-      const bool more_to_come = summary.reason == StopReason::interrupted;
-      if (!more_to_come && summary.records.back().iteration != summary.state.iteration) record();
-    } catch (const NotFiniteError& error) {
-      summary.reason = StopReason::not_finite;
-      summary.message = error.what();
-      summary.counts = counts();
+    if (summary.records.empty()) record();
+    while (summary.reason == StopReason::not_run) {
+      iterate();
+      const bool at_the_end = summary.reason != StopReason::not_run && !ended_badly(summary.reason) &&
+                              summary.reason != StopReason::interrupted;
+      if (at_the_end && summary.records.back().iteration != summary.state.iteration) record();
     }
     save();
     return std::move(summary);
@@ -134,12 +141,27 @@ class SolveRun {
       if (summary.reason != StopReason::not_run) return;
     }
     if (seconds_since(saved_) >= hooks_.save_seconds) save();
+    const AlgorithmState before = summary.state;
+    const double direction_before = state_.direction_norm;
     const auto begin = Clock::now();
-    const IterationSummary step = algorithm_.step(oracle_, summary.state, streams_);
-    state_.direction_norm = step.direction.norm().item<double>();
+    IterationSummary step;
+    std::string not_finite;
+    try {
+      step = algorithm_->step(oracle_, summary.state, streams_);
+      state_.direction_norm = step.direction.norm().item<double>();
+    } catch (const NotFiniteError& error) {
+      not_finite = error.what();
+    }
     summary.seconds += seconds_since(begin);
     summary.counts = counts();
+    if (!not_finite.empty()) {
+      const bool was_well = state_.watch.healthy(norm(before.inner.w), direction_before);
+      fail(StopReason::not_finite, not_finite, cause_at(before), before, !was_well);
+      return;
+    }
     ++summary.statuses[std::string(name_of(step.status))];
+    if (!went_well(before, step)) return;
+    state_.bound = step.bound;
     if (hooks_.step) hooks_.step(summary.state, state_.direction_norm, summary.seconds);
     if (state_.direction_norm < options_.direction_tolerance) {
       summary.reason = StopReason::converged;
@@ -151,12 +173,17 @@ class SolveRun {
   void record() {
     SolveSummary& summary = state_.so_far;
     const auto begin = Clock::now();
-    summary.records.push_back(record_of(oracle_, options_, summary, state_.direction_norm));
+    summary.records.push_back(record_of(oracle_, options_, summary, state_.direction_norm, state_.bound));
     summary.recording_seconds += seconds_since(begin);
-    if (!std::isfinite(summary.records.back().outer_loss)) {
-      throw NotFiniteError(fmt::format("{}: the outer loss is {} after {} iterations. Lower the rates.",
-                                       algorithm_.name(), summary.records.back().outer_loss,
-                                       summary.state.iteration));
+    if (const double loss = summary.records.back().outer_loss; !std::isfinite(loss)) {
+      const AlgorithmState here = summary.state;
+      fail(StopReason::not_finite,
+           fmt::format("{}: the outer loss is {} after {} iterations.", algorithm_->name(), loss,
+                       here.iteration),
+           cause_at(here), here, true);
+      // The start is always there, so that a summary has a record; later ones are of good states.
+      if (summary.records.size() > 1) summary.records.pop_back();
+      return;
     }
     if (hooks_.record && !hooks_.record(summary.records.back(), summary.state)) {
       summary.reason = StopReason::stopped;
@@ -170,7 +197,119 @@ class SolveRun {
     hooks_.save(state_);
   }
 
-  const Algorithm& algorithm_;
+  // ---- when it goes wrong (failure.h) ----
+
+  static double norm(const Tensor& t) { return t.norm().item<double>(); }
+
+  std::optional<AlgorithmSettings> settings_now() const {
+    if (!options_.settings) return std::nullopt;
+    return adjusted(*options_.settings, state_.adjustment);
+  }
+
+  void remake() {
+    if (!options_.settings) {
+      throw std::invalid_argument("solve: the state was repaired, and needs the algorithm's settings");
+    }
+    repaired_ = make_algorithm(std::string(algorithm_->name()), *settings_now());
+    algorithm_ = repaired_.get();
+  }
+
+  FailureCause cause_at(const AlgorithmState& state) const {
+    const auto settings = settings_now();
+    return find_cause(oracle_.problem(), settings ? &*settings : nullptr, state, state_.good);
+  }
+
+  // A step that ended with finite numbers. False: it was a failure, and has been dealt with.
+  bool went_well(const AlgorithmState& before, const IterationSummary& step) {
+    const double w = norm(state_.so_far.state.inner.w), direction = state_.direction_norm;
+    FailureWatch& watch = state_.watch;
+    if (!watch.begun()) watch.begin(norm(before.inner.w), direction);
+    if (options_.settings && watch.alarmed(w, direction)) {
+      if (out_of_hand(before, w, direction)) return false;
+      watch.false_alarm(w, direction);
+    }
+    if (step.status == Status::negative_curvature && !went_on(before, step)) return false;
+    if (watch.healthy(w, direction)) state_.good = before;
+    return true;
+  }
+
+  // After an alarm. A large direction alone is none while the loss is what it was; a large w alone is none
+  // while the rates are safe.
+  bool out_of_hand(const AlgorithmState& before, double w, double direction) {
+    const SolveSummary& summary = state_.so_far;
+    const double loss = oracle_.outer_loss(summary.state.inner.w, summary.state.x).item<double>();
+    const double first_loss = summary.records.front().outer_loss;
+    const bool exploded = !(loss <= 100 * std::abs(first_loss)) && direction > state_.watch.largest_direction;
+    if (!exploded && w <= state_.watch.largest_w) return false;
+    const FailureCause why = cause_at(before);
+    if (!exploded && !why.confirmed) return false;
+    fail(StopReason::failed,
+         fmt::format(
+             "{}: {} in iteration {}: |w| is {:.3g}, |direction| {:.3g}, the outer loss {:.4g}, at first "
+             "{:.4g}.",
+             algorithm_->name(), why.confirmed ? "it diverges" : "the outer step explodes",
+             before.iteration + 1, w, direction, loss, first_loss),
+         why, before, true);
+    return true;
+  }
+
+  // A linear solve that met negative curvature. What it returns may be of use, so the run goes on and says so
+  // once; not where nothing came through w at all, which would pass for a hypergradient.
+  bool went_on(const AlgorithmState& before, const IterationSummary& step) {
+    const bool nothing = step.direct.defined() && step.direction.equal(step.direct);
+    const bool damps = options_.on_failure == OnFailure::damp;
+    if (told_of_curvature() && !nothing && !damps) return true;
+    const auto settings = settings_now();
+    const FailureCause why = find_curvature_cause(oracle_.problem(), settings ? &*settings : nullptr, before);
+    const std::string what = fmt::format(
+        "{}: the linear solve met negative curvature in iteration {}{}.", algorithm_->name(),
+        before.iteration + 1,
+        nothing ? " before its first step, so that nothing of the hypergradient comes through w" : "");
+    if (nothing || damps) {
+      fail(StopReason::failed, what, why, before, false);
+      return false;
+    }
+    state_.so_far.failures.push_back({before.iteration + 1, what, why.cause, "none: it went on"});
+    return true;
+  }
+
+  bool told_of_curvature() const {
+    const auto& failures = state_.so_far.failures;
+    return std::any_of(failures.begin(), failures.end(), [](const SolveFailure& f) {
+      return f.what.find("negative curvature") != std::string::npos;
+    });
+  }
+
+  int64_t repairs() const {
+    const auto& failures = state_.so_far.failures;
+    return std::count_if(failures.begin(), failures.end(),
+                         [](const SolveFailure& f) { return !f.repair.starts_with("none"); });
+  }
+
+  // Back to the last good state, and on from there if there is a remedy. `unwell`: the state before the step
+  // is already on its way out.
+  void fail(StopReason reason, const std::string& what, const FailureCause& why, const AlgorithmState& before,
+            bool unwell) {
+    SolveSummary& summary = state_.so_far;
+    summary.state = unwell || why.blame == Blame::outer_rate ? state_.good : before;
+    SolveFailure failure{before.iteration + 1, what, why.cause, "none"};
+    if (options_.on_failure != OnFailure::stop && repairs() < options_.most_repairs) {
+      if (const auto done = repair(options_.on_failure, why, *settings_now(), state_.adjustment)) {
+        failure.repair = *done;
+        summary.failures.push_back(failure);
+        summary.state.iteration = before.iteration;  // counted on, or the records would go back in time
+        summary.reason = StopReason::not_run;
+        remake();
+        return;
+      }
+    }
+    summary.failures.push_back(failure);
+    summary.reason = reason;
+    summary.message = fmt::format("{} {}", what, why.cause);
+  }
+
+  const Algorithm* algorithm_;
+  std::unique_ptr<const Algorithm> repaired_;
   const SolveOptions& options_;
   const SolveHooks& hooks_;
   Oracle oracle_;

@@ -6,11 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bilevel/algorithms/algorithm.h"
+#include "bilevel/algorithms/failure.h"
+#include "bilevel/algorithms/registry.h"
 #include "bilevel/core/problem.h"
 
 namespace bilevel {
@@ -24,6 +27,11 @@ struct SolveOptions {
   bool keep_points = false;  // records hold x and w
   uint64_t seed = 0;         // of the starting points and of all batches
   StreamOptions batches = {};
+  // What the algorithm was made of (registry.h): with it a failure names the rate that is to blame, and can
+  // be repaired. A repair makes the algorithm anew, by its name.
+  std::optional<AlgorithmSettings> settings = {};
+  OnFailure on_failure = OnFailure::stop;
+  int64_t most_repairs = 20;  // of one run: a rate that was halved so often was not the cause
   void validate() const;
 };
 
@@ -34,6 +42,7 @@ struct SolveRecord {
   OracleCounts counts;
   double outer_loss = 0;       // f on the full set at (x, w)
   double direction_norm = -1;  // of the last direction; negative = none yet
+  ErrorBound bound;            // on its error, where the algorithm was asked for one
   std::map<std::string, double> metrics;
   Tensor x, w;  // where keep_points asks for them
 };
@@ -47,8 +56,12 @@ enum class StopReason {
   stopped,      // the callback said so
   not_finite,   // the last good state is kept
   interrupted,  // in the middle: another call goes on from there
+  failed,  // still finite, but no use: it diverges, or nothing comes through w; the last good state is kept
 };
 std::string_view name_of(StopReason reason);
+inline bool ended_badly(StopReason reason) {
+  return reason == StopReason::not_finite || reason == StopReason::failed;
+}
 
 struct SolveSummary {
   std::string algorithm;
@@ -60,6 +73,7 @@ struct SolveSummary {
   double seconds = 0;                       // the algorithm's own
   double recording_seconds = 0;             // of the records
   std::map<std::string, int64_t> statuses;  // how often the linear solve ended in which way
+  std::vector<SolveFailure> failures;       // the last one is why it stopped, where it ended badly
 };
 
 // Everything that a run goes on from, to the same bits as if it had never stopped.
@@ -67,7 +81,11 @@ struct SolveState {
   SolveSummary so_far;                     // its records without their points
   std::map<std::string, int64_t> streams;  // positions
   double direction_norm = -1;              // of the last direction
+  ErrorBound bound;                        // on its error
   int64_t recorded = 0;                    // of the evenly spaced records, how many are there
+  FailureWatch watch;                      // what counts as out of hand
+  AlgorithmState good;                     // the last one from which an iteration went well
+  Adjustment adjustment;                   // by repairs
 };
 
 struct SolveHooks {

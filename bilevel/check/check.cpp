@@ -112,7 +112,10 @@ class Checker {
   }
 
   InnerAndHypergradient run_estimator(const HypergradientEstimator& estimator) {
-    return hypergradient_at(oracle_, x_, start_, options_.inner, estimator);
+    // Without positive curvature there is no bound, and finding that out again for every method takes long.
+    const bool with_bound =
+        !options_.reference_at_iterate && std::isfinite(report_.spectrum.condition_number());
+    return hypergradient_at(oracle_, x_, start_, options_.inner, estimator, with_bound);
   }
 
   void run_inner_loop() {
@@ -168,8 +171,20 @@ class Checker {
       say("implicit reference: solving the inner problem by Newton's method");
       report_.implicit = implicit_reference(oracle_, x_, final_.final.w, options_.settings.curvature);
     }
+    if (!wants_unrolled()) {
+      report_.unrolled.why = "only implicit methods were asked for, and the graph of all steps is large";
+      return;
+    }
     say("unrolled reference: automatic differentiation through the unrolled graph");
     report_.unrolled = unrolled_reference(*named_.problem, x_, start_, options_.inner);
+  }
+
+  // Its graph holds T copies of everything that a step computes.
+  bool wants_unrolled() const {
+    constexpr int64_t large = 1'000'000;  // T n
+    if (options_.inner.steps * start_.numel() <= large) return true;
+    return std::any_of(options_.methods.begin(), options_.methods.end(),
+                       [](const std::string& name) { return !find_estimator(name).implicit; });
   }
 
   EstimatorSettings settings_for(const std::string& name) const {
@@ -197,10 +212,15 @@ class Checker {
                   .cosine_implicit = none,
                   .cosine_unrolled = none,
                   .bound = none,
+                  .error_bound = none,
                   .why = {}};
     const Tensor& value = row.hypergradient.value;
     row.error_implicit = relative_error(value, report_.implicit.value);
     row.error_unrolled = relative_error(value, report_.unrolled.value);
+    if (report_.implicit.value.defined()) {
+      const double scale = report_.implicit.value.norm().item<double>();
+      row.error_bound = row.hypergradient.bound.value / (scale > 0 ? scale : 1);
+    }
     row.cosine_implicit = cosine(value, report_.implicit.value);
     row.cosine_unrolled = cosine(value, report_.unrolled.value);
     return row;

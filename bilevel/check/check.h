@@ -38,6 +38,8 @@ struct MethodRow {
   Hypergradient hypergradient;   // value undefined where it was not run
   double error_implicit, error_unrolled, cosine_implicit, cosine_unrolled;
   double bound;  // sweep only: the theory's bound on the error against the method's own reference
+  // Of the methods: hypergradient.bound over the reference's norm, beside error_implicit.
+  double error_bound;
   bool trusted = false;
   std::string why;  // of the verdict
 };

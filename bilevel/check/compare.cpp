@@ -52,7 +52,7 @@ double worst_value(const Problem& problem, const Algorithm& algorithm, SolveOpti
   for (const uint64_t seed : seeds) {
     options.seed = seed;
     const SolveSummary summary = solve(problem, algorithm, options);
-    if (summary.reason == StopReason::not_finite) return std::numeric_limits<double>::infinity();
+    if (ended_badly(summary.reason)) return std::numeric_limits<double>::infinity();
     worst = std::max(worst, measured(problem, measure_value, summary.records.back()).value);
   }
   return worst;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -23,16 +24,18 @@ constexpr int64_t most_products = 1000;  // of MINRES above that
 
 double length(const Tensor& t) { return t.norm().item<double>(); }
 
-// -(H + damping I)^-1 gradient; undefined where that matrix is not positive definite.
-Tensor newton_direction(Linearization& linear, const Tensor& gradient, double damping) {
+// -(H + damping I)^-1 gradient; undefined where that matrix is not positive definite. `tolerance` is that of
+// conjugate gradients, `most_steps` what is left to them; a factorisation needs neither.
+Tensor newton_direction(Linearization& linear, const Tensor& gradient, double damping, double tolerance,
+                        int64_t most_steps) {
   const MatrixProduct product = [&](const Tensor& v) { return at::add(linear.hessian(v), v, damping); };
   LinearResult result;
   if (gradient.numel() <= direct_limit) {
     result = direct_solve(product, gradient, {.limit = direct_limit});
   } else {
     KrylovSolveOptions cg;
-    cg.max_iterations = 2 * gradient.numel();
-    cg.relative_tolerance = gradient.scalar_type() == at::kDouble ? 1e-10 : 1e-4;
+    cg.max_iterations = std::min(2 * gradient.numel(), most_steps);
+    cg.relative_tolerance = std::max(tolerance, gradient.scalar_type() == at::kDouble ? 1e-10 : 1e-4);
     result = conjugate_gradient(product, gradient, cg);
   }
   const bool usable = result.status == Status::converged || result.status == Status::max_iterations;
@@ -41,21 +44,29 @@ Tensor newton_direction(Linearization& linear, const Tensor& gradient, double da
 
 }  // namespace
 
-SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, int64_t max_iterations) {
+SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, const NewtonLimits& limits) {
   const bool is_double = w.scalar_type() == at::kDouble;
   SolvedInner result;
   result.w = w;
   double damping = 0;
-  double gradient_norm = 0;
-  for (; result.iterations < max_iterations; ++result.iterations) {
+  double gradient_norm = 0, first_norm = 0;
+  const int64_t products_before = oracle.counts().hessian;
+  for (; result.iterations < limits.iterations; ++result.iterations) {
+    const int64_t left = limits.products > 0 ? limits.products - (oracle.counts().hessian - products_before)
+                                             : std::numeric_limits<int64_t>::max();
+    if (left <= 0) break;
     const auto linear = oracle.linearize(result.w, x, Batch{});
     const Tensor gradient = linear->gradient();
     gradient_norm = length(gradient);
     if (!std::isfinite(gradient_norm) || gradient_norm == 0) break;
-    Tensor direction = newton_direction(*linear, gradient, damping);
+    if (result.iterations == 0) first_norm = gradient_norm;
+    // As precise as the quadratic model deserves (Dembo, Eisenstat and Steihaug 1982): the steps still shrink
+    // the gradient by its own square in the end, at a fraction of the products.
+    const double tolerance = std::min(0.1, gradient_norm / first_norm);
+    Tensor direction = newton_direction(*linear, gradient, damping, tolerance, left);
     while (!direction.defined() && damping < 1e12) {
       damping = std::max(10 * damping, 1e-6 * gradient_norm);
-      direction = newton_direction(*linear, gradient, damping);
+      direction = newton_direction(*linear, gradient, damping, tolerance, left);
     }
     if (!direction.defined()) break;
 
@@ -87,9 +98,9 @@ SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, int64_
 }
 
 ImplicitReference implicit_reference(Oracle& oracle, const Tensor& x, const Tensor& w,
-                                     const CurvatureOptions& curvature) {
+                                     const CurvatureOptions& curvature, const NewtonLimits& limits) {
   ImplicitReference result;
-  result.inner = solve_inner(oracle, x, w);
+  result.inner = solve_inner(oracle, x, w, limits);
   if (!result.inner.solved) {
     result.why =
         fmt::format("the inner problem could not be solved: Newton's method ended at |grad_w g| = {:.3g}",

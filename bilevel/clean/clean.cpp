@@ -188,7 +188,7 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
                               options.solve.iterations, r.outer_loss));
               return true;
             }});
-  if (report.solve.reason == StopReason::not_finite) {
+  if (ended_badly(report.solve.reason)) {
     throw NotFiniteError(
         fmt::format("{} (inner rate {:.4g})", report.solve.message, options.settings.inner.rate));
   }

@@ -158,6 +158,7 @@ void reverse_step(Oracle& oracle, const Tensor& x, const Trajectory& trajectory,
     gradient = linear ? linear->gradient() : oracle.inner_gradient(before.w, x, batch);
   }
   StepAdjoint step = trajectory.optimizer->adjoint(before, gradient, rate, sweep.adjoint);
+  if (sweep.gathered.defined()) sweep.gathered = sweep.gathered - step.gradient;
 
   if (by_difference) {
     const Tensor cross =

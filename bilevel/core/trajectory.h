@@ -61,6 +61,9 @@ struct ReverseSweep {
   Tensor x;                    // h: starts at df/dx
   Tensor rate;                 // of the base rate, per inner variable; undefined until a learned rate is met
   double difference_step = 0;  // cross products by differences that move w this far; 0 = exact ones
+  // The sum v of the vectors that C was applied to, gathered where it is defined at the start (as zeros): h
+  // is df/dx - C v where C is the same at every step, which makes it a solution for H v = df/dw.
+  Tensor gathered;
 };
 ReverseSweep begin_reverse(const Trajectory& trajectory, const Tensor& outer_w, const Tensor& outer_x);
 // One step of Eq. 6, over step t from the state before it. `more` = another step follows, so a_{t-1} is

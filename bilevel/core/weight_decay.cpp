@@ -86,6 +86,14 @@ Tensor WithWeightDecay::inner_start(const Tensor& x) const { return base_.inner_
 Tensor WithWeightDecay::inner_rate(const Tensor& x) const { return base_.inner_rate(x); }
 const Layout* WithWeightDecay::inner_layout() const { return base_.inner_layout(); }
 bool WithWeightDecay::inner_loss_uses_outer() const { return base_.inner_loss_uses_outer(); }
+std::optional<LossConstants> WithWeightDecay::loss_constants(const Tensor& x) const {
+  std::optional<LossConstants> constants = base_.loss_constants(x);
+  if (constants) {
+    constants->strong_convexity += decay_;
+    constants->smoothness += decay_;
+  }
+  return constants;
+}
 void WithWeightDecay::project_outer_(Tensor& x) const { base_.project_outer_(x); }
 std::map<std::string, double> WithWeightDecay::metrics(const Tensor& w, const Tensor& x) const {
   return base_.metrics(w, x);

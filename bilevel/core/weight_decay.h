@@ -4,6 +4,7 @@
 // can forget it.
 
 #include <memory>
+#include <optional>
 
 #include "bilevel/core/problem.h"
 
@@ -31,6 +32,7 @@ class WithWeightDecay : public Problem {
   Tensor inner_rate(const Tensor& x) const override;
   const Layout* inner_layout() const override;
   bool inner_loss_uses_outer() const override;
+  std::optional<LossConstants> loss_constants(const Tensor& x) const override;
   void project_outer_(Tensor& x) const override;
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;
 

@@ -33,17 +33,22 @@ class CsvReader {
       if (std::exchange(first, false)) {
         width_ = fields_.size();
         const bool header = is_header();
-        label_ = find_label(header);
+        label_ = find_column(options_.label_column, "label", header);
+        group_ = find_column(options_.group_column, "group", header);
+        if (label_ && label_ == group_) {
+          fail("two columns, one of labels and one of groups", fmt::format("column {} for both", *label_),
+               "choose another label column or another group column");
+        }
         if (header) {
           for (size_t i = 0; i < width_; ++i) {
-            if (i != label_) table_.names.emplace_back(fields_[i]);
+            if (i != label_ && i != group_) table_.names.emplace_back(fields_[i]);
           }
           continue;
         }
       }
       add_row();
     }
-    if (labels_.empty()) {
+    if (rows_ == 0) {
       line_error(lines_.path(), 0, "rows of numbers", first ? "an empty file" : "only a header",
                  "check the path, or how it was written");
     }
@@ -114,8 +119,7 @@ class CsvReader {
     return numbers == 0;
   }
 
-  std::optional<size_t> find_label(bool header) const {
-    const std::string& wanted = options_.label_column;
+  std::optional<size_t> find_column(const std::string& wanted, const char* what, bool header) const {
     if (wanted.empty()) return std::nullopt;
     if (header) {
       const auto named = std::find(fields_.begin(), fields_.end(), wanted);
@@ -125,7 +129,7 @@ class CsvReader {
     if (wanted == "last") return width_ - 1;
     size_t position = 0;
     if (parse_number(std::string_view(wanted), position) && position < width_) return position;
-    fail(fmt::format("a label column {}", printable(wanted)),
+    fail(fmt::format("a {} column {}", what, printable(wanted)),
          fmt::format("{} columns{}", width_, header ? " of other names" : " without names"),
          "name a column of the header, a position from 0, first or last");
   }
@@ -135,12 +139,11 @@ class CsvReader {
       fail(fmt::format("{} fields as in the first row", width_), fmt::format("{}", fields_.size()),
            "is the line cut short, or the separator another?");
     }
-    const size_t row = labels_.size() % rows_a_block();
+    const size_t row = rows_++ % rows_a_block();
     if (row == 0) {
       blocks_.push_back(at::empty({static_cast<int64_t>(rows_a_block()), values_a_row()},
                                   at::TensorOptions().dtype(options_.dtype).device(at::kCPU)));
     }
-    int64_t label = 0;
     int64_t at = static_cast<int64_t>(row) * values_a_row();
     for (size_t i = 0; i < width_; ++i) {
       double value = 0;
@@ -148,12 +151,15 @@ class CsvReader {
         fail(fmt::format("a finite number in column {}", i), printable(fields_[i]),
              "missing values must be filled in or their rows left out");
       }
-      if (i == label_) {
+      if (i == label_ || i == group_) {
+        const bool label = i == label_;
         if (value != std::floor(value) || std::abs(value) > largest_label) {
-          fail(fmt::format("a whole number as label in column {}", i), printable(fields_[i]),
-               "number the classes, or choose another label column");
+          fail(fmt::format("a whole number as {} in column {}", label ? "label" : "group", i),
+               printable(fields_[i]),
+               label ? "number the classes, or choose another label column"
+                     : "number the groups, or choose another group column");
         }
-        label = static_cast<int64_t>(value);
+        (label ? labels_ : groups_).push_back(static_cast<int64_t>(value));
       } else if (options_.dtype == at::kFloat) {
         const auto narrow = static_cast<float>(value);
         if (!std::isfinite(narrow))
@@ -163,15 +169,15 @@ class CsvReader {
         blocks_.back().data_ptr<double>()[at++] = value;
       }
     }
-    labels_.push_back(label);
   }
 
   CsvTable finish() {
-    const auto rows = static_cast<int64_t>(labels_.size());
+    const auto rows = static_cast<int64_t>(rows_);
     const auto full = static_cast<int64_t>((blocks_.size() - 1) * rows_a_block());
     blocks_.back() = blocks_.back().narrow(0, 0, rows - full);
     table_.values = at::cat(blocks_);
     if (label_) table_.labels = at::tensor(labels_, at::TensorOptions().dtype(at::kLong));
+    if (group_) table_.groups = at::tensor(groups_, at::TensorOptions().dtype(at::kLong));
     return std::move(table_);
   }
 
@@ -179,7 +185,7 @@ class CsvReader {
   const char* blanks() const {
     return options_.separator == ' ' ? "\t" : options_.separator == '\t' ? " " : " \t";
   }
-  int64_t values_a_row() const { return static_cast<int64_t>(width_) - (label_ ? 1 : 0); }
+  int64_t values_a_row() const { return static_cast<int64_t>(width_) - (label_ ? 1 : 0) - (group_ ? 1 : 0); }
   // About 8 MiB a block, as joining blocks at the end takes less memory than growing one array, but no more
   // rows than the file has room for: a field and what ends it take two bytes.
   size_t rows_a_block() const {
@@ -192,9 +198,10 @@ class CsvReader {
   std::vector<std::string_view> fields_;
   std::vector<std::string> unquoted_;
   size_t width_ = 0;
-  std::optional<size_t> label_;
+  size_t rows_ = 0;
+  std::optional<size_t> label_, group_;
   std::vector<Tensor> blocks_;
-  std::vector<int64_t> labels_;  // zeros where there is no label column
+  std::vector<int64_t> labels_, groups_;  // empty where there is no such column
   CsvTable table_;
 };
 

@@ -22,14 +22,17 @@ struct CsvOptions {
   // Which column holds the class labels: empty for none, "first", "last", a name of the header, or a position
   // from 0.
   std::string label_column{};
+  // And which one says, as a whole number, what group an example belongs to; said in the same way.
+  std::string group_column{};
   at::ScalarType dtype = at::kDouble;        // of the values; float or double
   int64_t largest_bytes = int64_t{1} << 33;  // of the text; a bound on what a compressed file may unpack to
   void validate() const;                     // throws std::invalid_argument
 };
 
 struct CsvTable {
-  Tensor values;                   // rows x columns without the labels, CPU
+  Tensor values;                   // rows x columns without labels and groups, CPU
   Tensor labels;                   // int64 as written, or undefined
+  Tensor groups;                   // int64 as written, or undefined
   std::vector<std::string> names;  // of the columns of `values`; empty without a header
 };
 

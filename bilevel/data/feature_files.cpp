@@ -101,6 +101,7 @@ LabelledFeatures read_one(const LabelledFile& file, FileFormat format, const Fea
   } else {
     CsvOptions csv{.separator = format == FileFormat::tsv ? '\t' : ',', .dtype = options.dtype};
     if (file.labels.empty()) csv.label_column = options.label_column;
+    csv.group_column = options.group_column;
     CsvTable table = read_csv(file.features, csv);
     if (table.values.size(1) == 0) {
       line_error(file.features, 0, "columns of features", "one column only",
@@ -108,28 +109,9 @@ LabelledFeatures read_one(const LabelledFile& file, FileFormat format, const Fea
     }
     result.features.dense = table.values;
     result.labels = table.labels;
+    result.groups = table.groups;
   }
   return result;
-}
-
-Tensor read_labels(const std::string& path) {
-  const FileFormat format = file_format(path);
-  if (format == FileFormat::svmlight) return read_svmlight(path).labels;
-  if (format == FileFormat::csv || format == FileFormat::tsv) {
-    const CsvTable table =
-        read_csv(path, {.separator = format == FileFormat::tsv ? '\t' : ',', .label_column = "first"});
-    if (table.values.size(1) != 0) {
-      line_error(path, 0, "one label a line", fmt::format("{} columns", table.values.size(1) + 1),
-                 "are the features and the labels swapped?");
-    }
-    return table.labels;
-  }
-  Tensor labels = format == FileFormat::idx ? read_idx(path) : read_npy(path);
-  if (labels.dim() != 1 || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/true)) {
-    line_error(path, 0, "labels as a vector of whole numbers", shape_text(labels),
-               "are the features and the labels swapped? One-hot rows are not read");
-  }
-  return labels.to(at::kLong);
 }
 
 void add_labels(const LabelledFile& file, LabelledFeatures& examples) {
@@ -189,11 +171,37 @@ Features append_ones(const Features& features) {
   return result;
 }
 
+Tensor read_labels(const std::string& path) {
+  const FileFormat format = file_format(path);
+  if (format == FileFormat::svmlight) return read_svmlight(path).labels;
+  if (format == FileFormat::csv || format == FileFormat::tsv) {
+    const CsvTable table =
+        read_csv(path, {.separator = format == FileFormat::tsv ? '\t' : ',', .label_column = "first"});
+    if (table.values.size(1) != 0) {
+      line_error(path, 0, "one label a line", fmt::format("{} columns", table.values.size(1) + 1),
+                 "are the features and the labels swapped?");
+    }
+    return table.labels;
+  }
+  Tensor labels = format == FileFormat::idx ? read_idx(path) : read_npy(path);
+  if (labels.dim() != 1 || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/true)) {
+    line_error(path, 0, "labels as a vector of whole numbers", shape_text(labels),
+               "are the features and the labels swapped? One-hot rows are not read");
+  }
+  return labels.to(at::kLong);
+}
+
 std::vector<LabelledFeatures> read_labelled_files(const std::vector<LabelledFile>& files,
                                                   const FeatureFileOptions& options) {
   std::vector<FileFormat> formats;
   for (const LabelledFile& file : files) {
     formats.push_back(file_format(file.features));
+    if (!options.group_column.empty() && formats.back() != FileFormat::csv &&
+        formats.back() != FileFormat::tsv) {
+      line_error(file.features, 0,
+                 fmt::format("a table (CSV or TSV) with a group column {}", options.group_column),
+                 name_of(formats.back()), "give the groups in a file of their own");
+    }
     if ((formats.back() == FileFormat::svmlight) != (formats.front() == FileFormat::svmlight)) {
       line_error(
           file.features, 0,

@@ -41,6 +41,7 @@ struct LabelledFile {
 struct LabelledFeatures {
   Features features;
   Tensor labels;               // as written, whole or not; one per example
+  Tensor groups;               // whole numbers, one per example, where a group column was asked for
   std::string labels_from;     // the file that they came from, for messages
   std::vector<int64_t> image;  // the sizes of one example where the file has them: 28 28; empty = a plain row
 };
@@ -48,7 +49,11 @@ struct LabelledFeatures {
 struct FeatureFileOptions {
   std::string label_column = "last";  // of a table without a file of labels: first, last, a name, a position
   at::ScalarType dtype = at::kFloat;  // of the features; float or double
+  std::string group_column = {};      // of tables, said like the label column; empty = none
 };
+
+// One whole number per example, from any of the formats.
+Tensor read_labels(const std::string& path);
 
 // Files that belong together: the same number of columns, all sparse or all dense. Bytes are scaled to
 // [0, 1], everything else is taken as it is. Throws std::runtime_error naming the file, where in it, what was

@@ -151,8 +151,36 @@ Tensor decode_png(std::string_view bytes, const std::string& name) {
   if (!read_rows(&decoder, rows.data())) fail("the file is damaged: copy or make it again");
   return pixels.permute({2, 0, 1}).contiguous();
 }
+
+// By libpng's simplified interface, which reports errors without a jump.
+std::string write_png(const Tensor& image) {
+  if (image.dim() != 3 || image.scalar_type() != at::kByte || (image.size(0) != 1 && image.size(0) != 3) ||
+      image.numel() == 0) {
+    throw std::invalid_argument("write_png: expected bytes of 1 or 3 channels x height x width");
+  }
+  const Tensor pixels = image.permute({1, 2, 0}).contiguous();
+  png_image header{};
+  header.version = PNG_IMAGE_VERSION;
+  header.height = static_cast<png_uint_32>(image.size(1));
+  header.width = static_cast<png_uint_32>(image.size(2));
+  header.format = image.size(0) == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  std::string bytes;
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
+  bytes.resize(size);
+  if (png_image_write_to_memory(&header, bytes.data(), &size, 0, pixels.data_ptr<uint8_t>(), 0, nullptr) ==
+      0) {
+    throw std::runtime_error(fmt::format("libpng cannot write an image of {} x {}: {}", image.size(2),
+                                         image.size(1), header.message));
+  }
+  bytes.resize(size);
+  return bytes;
+}
 #else
 bool has_png() { return false; }
+
+std::string write_png(const Tensor&) {
+  throw std::runtime_error("this build of bilevel has no libpng: install libpng-dev and build again");
+}
 
 Tensor read_png(const std::string& path) { return decode_png("", path); }
 

@@ -19,4 +19,8 @@ Tensor read_png(const std::string& path);
 // The same of bytes in memory, such as a member of an archive; `name` stands for the file in messages.
 Tensor decode_png(std::string_view bytes, const std::string& name);
 
+// The bytes of a PNG file of the same kind of image: uint8, C x H x W with one or three channels. Throws
+// std::invalid_argument for anything else, std::runtime_error where the library was built without libpng.
+std::string write_png(const Tensor& image);
+
 }  // namespace bilevel

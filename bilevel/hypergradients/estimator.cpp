@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/finite.h"
+#include "bilevel/hypergradients/bound.h"
 
 namespace bilevel {
 
@@ -31,6 +32,10 @@ Hypergradient HypergradientEstimator::estimate(Oracle& oracle, const Hypergradie
   result.counts = oracle.counts() - before;
   result.inner_gradient_norm = request.inner.gradient_norm;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (request.with_bound) {
+    bound_error(oracle, request, result);
+    result.bound_counts = oracle.counts() - before - result.counts;
+  }
   return result;
 }
 
@@ -38,11 +43,13 @@ Hypergradient estimate_from(const OuterGradients& outer) {
   Hypergradient result;
   result.direct = outer.x;
   result.outer_loss = outer.loss;
+  result.p = outer.w;
   return result;
 }
 
 InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Tensor& start,
-                                       const InnerOptions& options, const HypergradientEstimator& estimator) {
+                                       const InnerOptions& options, const HypergradientEstimator& estimator,
+                                       bool with_bound) {
   const auto optimizer = make_inner_optimizer(options);
   InnerRun run;
   run.options = options;
@@ -55,7 +62,8 @@ InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Te
   }
   InnerAndHypergradient result;
   result.inner = run_inner(oracle, x, start, run);
-  result.hypergradient = estimator.estimate(oracle, {.x = x, .inner = result.inner});
+  result.hypergradient =
+      estimator.estimate(oracle, {.x = x, .inner = result.inner, .with_bound = with_bound});
   return result;
 }
 

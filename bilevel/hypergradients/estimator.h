@@ -3,6 +3,7 @@
 // with what it cost and how it ended. Adding one is a file in this folder and a row in registry.cpp.
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,8 +39,14 @@ struct Hypergradient {
   OracleCounts counts;            // of the estimator alone; the inner loop's are in its trajectory
   int64_t bytes_kept = 0;  // vectors held at once beside w, x and the result: iterates, directions, ...
   double inner_gradient_norm =
-      -1;                 // |grad_w g| at the final iterate; negative = the trajectory did not measure it
-  ErrorBound bound = {};  // where the request asks for one
+      -1;    // |grad_w g| at the final iterate; negative = the trajectory did not measure it
+  Tensor p;  // df/dw at the final iterate, on the request's batch
+  // Where a bound is asked for: the v for which an unrolled estimate is df/dx - C v, were C the same at every
+  // step. Apart from `solution`, because no system was solved and nothing is to be started from it.
+  Tensor gathered;
+  ErrorBound bound = {};      // where the request asks for one
+  std::string no_bound;       // why there is none, where one was asked for
+  OracleCounts bound_counts;  // what it cost, beside the estimator's own
   double seconds = 0;
 };
 
@@ -67,7 +74,8 @@ struct InnerAndHypergradient {
   Hypergradient hypergradient;
 };
 InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Tensor& start,
-                                       const InnerOptions& options, const HypergradientEstimator& estimator);
+                                       const InnerOptions& options, const HypergradientEstimator& estimator,
+                                       bool with_bound = false);
 
 // For estimators that read kept states: the state before step t, or std::invalid_argument.
 const InnerState& kept_state(const Trajectory& trajectory, int64_t t, std::string_view estimator);

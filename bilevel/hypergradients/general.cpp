@@ -47,15 +47,17 @@ Sequences inner_sequences(const Trajectory& inner, std::string_view estimator) {
 
 Tensor general_backward_sum(Oracle& oracle, const Tensor& x, const std::vector<Tensor>& points,
                             const Tensor& p, const std::vector<StepRate>& betas,
-                            const std::vector<Batch>& batches) {
+                            const std::vector<Batch>& batches, Tensor* gathered) {
   check_length("points", points.size(), betas.size());
   if (!batches.empty()) check_length("batches", batches.size(), betas.size());
   const bool through_x = oracle.problem().inner_loss_uses_outer();
   Tensor sum = at::zeros_like(x);
   Tensor a = p;
+  if (gathered != nullptr) *gathered = at::zeros_like(p);
   for (size_t k = betas.size(); k-- > 0;) {
     const auto linear = oracle.linearize(points[k], x, batch_of(batches, k));
     const Tensor scaled = scale(a, betas[k]);
+    if (gathered != nullptr) *gathered = *gathered + scaled;
     if (k > 0 && through_x) {
       const auto [h, c] = linear->hessian_and_cross(scaled);
       sum = sum + c;
@@ -99,8 +101,9 @@ Hypergradient GeneralBackward::compute(Oracle& oracle, const HypergradientReques
   const Sequences sequences = inner_sequences(inner, name());
   const auto outer = oracle.outer_gradients(inner.final.w, request.x, request.outer);
   Hypergradient result = estimate_from(outer);
-  result.value = outer.x - general_backward_sum(oracle, request.x, sequences.points, outer.w, sequences.rates,
-                                                inner.batches);
+  result.value =
+      outer.x - general_backward_sum(oracle, request.x, sequences.points, outer.w, sequences.rates,
+                                     inner.batches, request.with_bound ? &result.gathered : nullptr);
   result.status = Status::ok;
   result.bytes_kept = inner.bytes_kept();
   return result;

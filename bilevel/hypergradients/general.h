@@ -13,10 +13,11 @@ namespace bilevel {
 
 // A coefficient may be a number or, where rates are learned per tensor, a diagonal matrix.
 
-// s_k = C(w_k) prod_{s=k+1..K-1} (I - beta_s H(w_s)) p: K - 1 Hessian and K cross products.
+// s_k = C(w_k) prod_{s=k+1..K-1} (I - beta_s H(w_s)) p: K - 1 Hessian and K cross products. `gathered`, if
+// given, receives the sum of the vectors that C was applied to.
 Tensor general_backward_sum(Oracle& oracle, const Tensor& x, const std::vector<Tensor>& points,
                             const Tensor& p, const std::vector<StepRate>& betas,
-                            const std::vector<Batch>& batches = {});
+                            const std::vector<Batch>& batches = {}, Tensor* gathered = nullptr);
 // v_{k+1} = (I - beta_k H(w_k)) v_k + beta_k p_k from v_0 = 0, then C(w_K) v_K: K - 1 Hessian and 1 cross
 // product. `points` holds w_0 .. w_K, one more than `betas` and `ps`. `solution`, if given, receives v_K.
 Tensor general_forward_sum(Oracle& oracle, const Tensor& x, const std::vector<Tensor>& points,

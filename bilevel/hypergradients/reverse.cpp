@@ -1,5 +1,7 @@
 #include "bilevel/hypergradients/reverse.h"
 
+#include <ATen/ATen.h>
+
 #include <numeric>
 
 namespace bilevel {
@@ -25,6 +27,7 @@ Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, 
   const auto outer = oracle.outer_gradients(inner.final.w, request.x, request.outer);
   ReverseSweep sweep = begin_reverse(inner, outer.w, outer.x);
   sweep.difference_step = difference_step;
+  if (request.with_bound) sweep.gathered = at::zeros_like(outer.w);
   through_start = through_start && inner.start_is_learned;
   sweep_steps([&](int64_t t, const InnerState& before) {
     reverse_step(oracle, request.x, inner, t, before, t > first || through_start, sweep);
@@ -32,6 +35,7 @@ Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, 
   Hypergradient result = estimate_from(outer);
   result.value = end_reverse(oracle, request.x, inner, through_start, sweep);
   result.status = Status::ok;
+  result.gathered = sweep.gathered;
   return result;
 }
 

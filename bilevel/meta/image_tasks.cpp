@@ -96,7 +96,7 @@ PixelScale training_scale(const ClassImages& images, const ClassParts& parts) {
 
 ImageTasks::ImageTasks(ImageTaskSet set, const TaskShape& shape, uint64_t seed,
                        const at::TensorOptions& tensors)
-    : set_(std::move(set)), shape_(shape), seed_(named_seed(seed, set_.name)), tensors_(tensors) {
+    : set_(std::move(set)), shape_(shape), seed_(named_seed(seed, "images")), tensors_(tensors) {
   shape_.validate();
   set_.validate();
   const int64_t needed = shape_.shots + shape_.queries;

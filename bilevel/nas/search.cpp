@@ -13,6 +13,7 @@
 
 #include "bilevel/algorithms/darts.h"
 #include "bilevel/algorithms/double_loop.h"
+#include "bilevel/algorithms/failure.h"
 #include "bilevel/core/errors.h"
 #include "bilevel/core/finite.h"
 #include "bilevel/core/role_swap.h"
@@ -272,10 +273,11 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
       try {
         step(state, oracle, streams);
       } catch (const NotFiniteError& error) {
-        throw NotFiniteError(
-            fmt::format("{}: epoch {}, step {} of {}: {} Options: a lower --inner-rate or --alpha-rate, or "
-                        "clipping (--inner-clip)",
-                        options_.method, state.epoch + 1, state.step + 1, steps_per_epoch_, error.what()));
+        throw NotFiniteError(fmt::format(
+            "{}: epoch {}, step {} of {}: {} {} Options: a lower --inner-rate or --alpha-rate, or "
+            "clipping (--inner-clip)",
+            options_.method, state.epoch + 1, state.step + 1, steps_per_epoch_, error.what(),
+            curvature_on_batch(*problem_, state.algorithm, streams.inner("curvature"))));
       }
       ++state.step;
       state.seconds += clock.lap();

@@ -21,4 +21,8 @@ Tensor Counterexample::outer_loss(const Tensor& w, const Tensor& x, const Batch&
 Tensor Counterexample::initial_inner(uint64_t /*seed*/) const { return at::full({1}, 2.0, tensors_); }
 Tensor Counterexample::initial_outer(uint64_t /*seed*/) const { return at::full({1}, 0.25, tensors_); }
 
+std::optional<LossConstants> Counterexample::loss_constants(const Tensor& /*x*/) const {
+  return LossConstants{.strong_convexity = 1, .smoothness = 1, .cross_norm = 1, .outer_w = 1};
+}
+
 }  // namespace bilevel

@@ -7,6 +7,8 @@
 // Solved, w = x and the minimum is at x = target / 2. Truncated to K steps at a rate r, the hypergradient
 // there is (x - target) + (1 - (1-r)^K) x, which vanishes elsewhere: at x = target / (2 - (1-r)^K).
 
+#include <optional>
+
 #include "bilevel/core/problem.h"
 
 namespace bilevel {
@@ -19,6 +21,7 @@ class Counterexample : public Problem {
   Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor initial_inner(uint64_t seed) const override;
   Tensor initial_outer(uint64_t seed) const override;
+  std::optional<LossConstants> loss_constants(const Tensor& x) const override;
   double target() const { return target_; }
 
  private:

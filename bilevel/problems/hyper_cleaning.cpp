@@ -9,6 +9,7 @@
 #include "bilevel/core/random.h"
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/label_noise.h"
+#include "bilevel/problems/softmax_constants.h"
 #include "bilevel/problems/softmax_loss.h"
 
 namespace bilevel {
@@ -89,6 +90,11 @@ double HyperCleaning::smoothness_bound() const {
     if (largest == 0) break;  // all features are zero
   }
   return 0.5 * largest / static_cast<double>(features.size(0)) + 2 * regularization_;
+}
+
+std::optional<LossConstants> HyperCleaning::loss_constants(const Tensor& x) const {
+  return weighted_softmax_constants(dense_rows(data_.train.features), dense_rows(data_.valid.features), x,
+                                    regularization_);
 }
 
 }  // namespace bilevel

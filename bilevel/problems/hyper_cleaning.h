@@ -27,6 +27,7 @@ class HyperCleaning : public Problem {
   int64_t inner_samples() const override { return data_.train.size(); }
   int64_t outer_samples() const override { return data_.valid.size(); }
   std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  std::optional<LossConstants> loss_constants(const Tensor& x) const override;
   // Accuracies; and, where the bad labels are known, the F1 score of flagging x_i < -3 (K-RMD's threshold)
   // against both truths, replaced and wrong.
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;

@@ -142,6 +142,17 @@ std::unique_ptr<Linearization> Quadratic::linearize(const Tensor& w, const Tenso
                                              batch_rows(cross_matrix_, batch), 2 * scale(batch));
 }
 
+// H and C are constant and f is quadratic, so these are eigenvalues and a singular value.
+std::optional<LossConstants> Quadratic::loss_constants(const Tensor& /*x*/) const {
+  const Tensor h = at::linalg_eigvalsh(hessian_.to(at::kDouble));
+  const Tensor c = cross_.to(at::kDouble);
+  const Tensor o = outer_matrix_.to(at::kDouble);
+  return LossConstants{.strong_convexity = h.min().item<double>(),
+                       .smoothness = h.max().item<double>(),
+                       .cross_norm = std::sqrt(at::linalg_eigvalsh(c.mm(c.t())).max().item<double>()),
+                       .outer_w = 2 * at::linalg_eigvalsh(o.t().mm(o)).max().item<double>()};
+}
+
 Tensor Quadratic::solution(const Tensor& x) const {
   const Tensor right = -(cross_.t().mv(x) + linear_);
   return at::cholesky_solve(right.unsqueeze(1), at::linalg_cholesky(hessian_)).squeeze(1);

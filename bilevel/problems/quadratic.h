@@ -9,6 +9,7 @@
 // unbiased.
 
 #include <memory>
+#include <optional>
 
 #include "bilevel/core/problem.h"
 
@@ -38,6 +39,7 @@ class Quadratic : public Problem {
   std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
                                            const Batch& batch) const override;
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  std::optional<LossConstants> loss_constants(const Tensor& x) const override;
 
   Tensor solution(const Tensor& x) const;       // w*(x)
   Tensor hypergradient(const Tensor& x) const;  // d f(w*(x)) / dx

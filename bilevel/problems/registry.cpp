@@ -17,6 +17,7 @@
 #include "bilevel/problems/quadratic.h"
 #include "bilevel/problems/ridge.h"
 #include "bilevel/problems/softmax_regression.h"
+#include "bilevel/problems/task_interaction.h"
 #include "bilevel/problems/toy.h"
 #include "bilevel/problems/weighted_softmax.h"
 
@@ -71,6 +72,16 @@ NamedProblem make_hyper_cleaning(const ProblemOptions& o) {
   return named(std::move(problem), steps, rate, regularization > 0, false);
 }
 
+NamedProblem make_task_interaction(const ProblemOptions& o) {
+  const TaskSets sets = draw_clustered_tasks(
+      {.tasks = 4, .clusters = 2, .features = 4, .train = 10, .valid = 10, .test = 10, .seed = o.seed});
+  // A start that is regularised enough to be solved in a few hundred steps.
+  auto problem = std::make_unique<TaskInteraction>(
+      sets, TaskInteractionOptions{.first_regularizer = 0.2, .first_coupling = 0.5}, o.tensors);
+  const double rate = 1 / problem->smoothness_bound(problem->initial_outer(0));
+  return named(std::move(problem), 600, rate, true, false);
+}
+
 // Steps and rates: enough to solve the convex problems to rounding with any data seed
 // (tests/problems/registry_test), at a rate of at most 1/L, where the bounds hold. The toy and the quadratic
 // keep their papers' rates.
@@ -110,6 +121,10 @@ const std::vector<Maker>& makers() {
       {{"hyper-cleaning", "softmax regression with one weight per example, on synthetic or your own data"},
        true,
        make_hyper_cleaning},
+      {{"task-interaction",
+        "K-RMD's multitask learning (section 4.2.2): how strongly tasks pull at each other"},
+       false,
+       make_task_interaction},
       {{"mlp", "a small tanh network, non-convex: regularisers and example weights"},
        false,
        [](const ProblemOptions& o) {

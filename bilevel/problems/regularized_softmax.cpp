@@ -9,6 +9,7 @@
 
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/linear_scores.h"
+#include "bilevel/problems/softmax_constants.h"
 
 namespace bilevel {
 namespace {
@@ -145,6 +146,10 @@ std::map<std::string, double> RegularizedSoftmax::metrics(const Tensor& w, const
 double RegularizedSoftmax::smoothness_bound(const Tensor& x) const {
   return 0.5 * largest_gram_eigenvalue(train_.features) / static_cast<double>(train_.size()) +
          ridge(x).max().item<double>();
+}
+
+std::optional<LossConstants> RegularizedSoftmax::loss_constants(const Tensor& x) const {
+  return ridge_softmax_constants(train_.features, valid_.features, ridge(x));
 }
 
 }  // namespace bilevel

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "bilevel/core/problem.h"
@@ -35,6 +36,7 @@ class RegularizedSoftmax : public Problem {
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  std::optional<LossConstants> loss_constants(const Tensor& x) const override;
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;
 
   // A bound on the largest eigenvalue of H at this x and every w: X'X / (2N) plus the largest ridge.

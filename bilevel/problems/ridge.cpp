@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -102,6 +103,19 @@ Tensor Ridge::inner_gradient(const Tensor& w, const Tensor& x, const Batch& batc
 std::unique_ptr<Linearization> Ridge::linearize(const Tensor& w, const Tensor& x, const Batch& batch) const {
   return std::make_unique<RidgeLinearization>(inner_gradient(w, x, batch), w, x.exp(), gram_,
                                               batch.is_full() ? Tensor() : batch_rows(matrix_, batch));
+}
+
+// C = diag(exp(x) w) has no bound over all w, but changes by at most max exp(x) a unit of w.
+std::optional<LossConstants> Ridge::loss_constants(const Tensor& x) const {
+  const Tensor penalty = x.detach().exp().to(at::kDouble);
+  const Tensor h = at::linalg_eigvalsh(gram_.to(at::kDouble) + at::diag(penalty));
+  const Tensor v = valid_matrix_.to(at::kDouble);
+  return LossConstants{
+      .strong_convexity = h.min().item<double>(),
+      .smoothness = h.max().item<double>(),
+      .cross_norm = std::numeric_limits<double>::infinity(),
+      .outer_w = at::linalg_eigvalsh(v.t().mm(v) / options_.valid_samples).max().item<double>(),
+      .cross = penalty.max().item<double>()};
 }
 
 Tensor Ridge::solve(const Tensor& x, const Tensor& right) const {

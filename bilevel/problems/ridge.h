@@ -6,6 +6,7 @@
 //     H = A'A / N + diag(exp x),    C v = exp(x) * w * v elementwise
 
 #include <memory>
+#include <optional>
 
 #include "bilevel/core/problem.h"
 
@@ -36,6 +37,7 @@ class Ridge : public Problem {
   std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
                                            const Batch& batch) const override;
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  std::optional<LossConstants> loss_constants(const Tensor& x) const override;
 
   Tensor solution(const Tensor& x) const;       // w*(x)
   Tensor hypergradient(const Tensor& x) const;  // d f(w*(x)) / dx = -exp(x) * w* * H^-1 p

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "bilevel/problems/batch_rows.h"
+#include "bilevel/problems/softmax_constants.h"
 #include "bilevel/problems/softmax_loss.h"
 
 namespace bilevel {
@@ -50,6 +51,11 @@ std::optional<InnerParts> SoftmaxRegression::inner_parts(const Tensor& w, const 
 std::map<std::string, double> SoftmaxRegression::metrics(const Tensor& w, const Tensor& /*x*/) const {
   return {{"train_accuracy_percent", accuracy_percent(logits(train_.features, w), train_.labels)},
           {"valid_accuracy_percent", accuracy_percent(logits(valid_.features, w), valid_.labels)}};
+}
+
+std::optional<LossConstants> SoftmaxRegression::loss_constants(const Tensor& x) const {
+  return ridge_softmax_constants(dense_rows(train_.features), dense_rows(valid_.features),
+                                 x.detach().exp() * (2 / static_cast<double>(classes_ * features_)));
 }
 
 }  // namespace bilevel

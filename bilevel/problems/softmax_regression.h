@@ -35,6 +35,7 @@ class SoftmaxRegression : public Problem {
   int64_t inner_samples() const override { return train_.size(); }
   int64_t outer_samples() const override { return valid_.size(); }
   std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  std::optional<LossConstants> loss_constants(const Tensor& x) const override;
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;
 
   const LabelledExamples& train() const { return train_; }

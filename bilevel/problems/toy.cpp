@@ -35,4 +35,9 @@ Tensor Toy::outer_loss(const Tensor& w, const Tensor& x, const Batch& /*batch*/)
 Tensor Toy::initial_inner(uint64_t /*seed*/) const { return pair(2, 2, tensors_); }
 Tensor Toy::initial_outer(uint64_t /*seed*/) const { return pair(1, 1, tensors_); }
 
+// H = G and C = -G; f'' = 2 + 20 cos 2w in every coordinate.
+std::optional<LossConstants> Toy::loss_constants(const Tensor& /*x*/) const {
+  return LossConstants{.strong_convexity = 0.5, .smoothness = 1, .cross_norm = 1, .outer_w = 22};
+}
+
 }  // namespace bilevel

@@ -8,6 +8,8 @@
 // C = (I - rate G)^T, which is far from solved in the second coordinate (0.95^100 = 0.006): that is the
 // point.
 
+#include <optional>
+
 #include "bilevel/core/problem.h"
 
 namespace bilevel {
@@ -20,6 +22,7 @@ class Toy : public Problem {
   Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor initial_inner(uint64_t seed) const override;
   Tensor initial_outer(uint64_t seed) const override;
+  std::optional<LossConstants> loss_constants(const Tensor& x) const override;
 
  private:
   at::TensorOptions tensors_;

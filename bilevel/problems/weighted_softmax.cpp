@@ -10,6 +10,7 @@
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/label_noise.h"
 #include "bilevel/problems/linear_scores.h"
+#include "bilevel/problems/softmax_constants.h"
 #include "bilevel/problems/softmax_loss.h"
 
 namespace bilevel {
@@ -154,6 +155,10 @@ std::map<std::string, double> WeightedSoftmax::metrics(const Tensor& w, const Te
 double WeightedSoftmax::smoothness_bound() const {
   return 0.5 * largest_gram_eigenvalue(train_.features) / static_cast<double>(train_.size()) +
          2 * regularization_;
+}
+
+std::optional<LossConstants> WeightedSoftmax::loss_constants(const Tensor& x) const {
+  return weighted_softmax_constants(train_.features, valid_.features, x, regularization_);
 }
 
 }  // namespace bilevel

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "bilevel/core/problem.h"
@@ -38,6 +39,7 @@ class WeightedSoftmax : public Problem {
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  std::optional<LossConstants> loss_constants(const Tensor& x) const override;
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;  // as HyperCleaning
 
   double smoothness_bound() const;  // as HyperCleaning

@@ -33,6 +33,41 @@ OracleCounts counts_of(const json& values) {
   return c;
 }
 
+json bound_json(const ErrorBound& b) {
+  return {{"kind", static_cast<int>(b.kind)}, {"value", number(b.value)}};
+}
+ErrorBound bound_of(const json& j) {
+  return {static_cast<BoundKind>(j.at("kind").get<int>()), number_of(j.at("value"))};
+}
+
+json failure_json(const SolveFailure& f) {
+  return {{"iteration", f.iteration}, {"what", f.what}, {"cause", f.cause}, {"repair", f.repair}};
+}
+SolveFailure failure_of(const json& j) {
+  return {j.at("iteration").get<int64_t>(), j.at("what").get<std::string>(), j.at("cause").get<std::string>(),
+          j.at("repair").get<std::string>()};
+}
+
+// The last good state beside the state, under names of its own.
+void put_good(Checkpoint& checkpoint, const AlgorithmState& good) {
+  if (!good.x.defined()) return;
+  Checkpoint apart;
+  put_state(apart, good);
+  for (const auto& [name, tensor] : apart.tensors) checkpoint.tensors["good/" + name] = tensor;
+  checkpoint.metadata["good"] = apart.metadata;
+}
+AlgorithmState take_good(const Checkpoint& checkpoint, c10::Device device) {
+  const auto found = checkpoint.metadata.find("good");
+  if (found == checkpoint.metadata.end()) return {};
+  Checkpoint apart;
+  apart.metadata = *found;
+  const std::string prefix = "good/";
+  for (const auto& [name, tensor] : checkpoint.tensors) {
+    if (name.starts_with(prefix)) apart.tensors[name.substr(prefix.size())] = tensor;
+  }
+  return take_state(apart, device);
+}
+
 json record_json(const SolveRecord& r) {
   json metrics = json::object();
   for (const auto& [name, value] : r.metrics) metrics[name] = number(value);
@@ -41,6 +76,7 @@ json record_json(const SolveRecord& r) {
           {"counts", counts_json(r.counts)},
           {"outer_loss", number(r.outer_loss)},
           {"direction_norm", number(r.direction_norm)},
+          {"bound", bound_json(r.bound)},
           {"metrics", metrics}};
 }
 SolveRecord record_of(const json& j) {
@@ -50,6 +86,7 @@ SolveRecord record_of(const json& j) {
   r.counts = counts_of(j.at("counts"));
   r.outer_loss = number_of(j.at("outer_loss"));
   r.direction_norm = number_of(j.at("direction_norm"));
+  r.bound = bound_of(j.at("bound"));
   for (const auto& [name, value] : j.at("metrics").items()) r.metrics[name] = number_of(value);
   return r;
 }
@@ -62,6 +99,10 @@ void put_solve(Checkpoint& checkpoint, const SolveState& state) {
   put_counts(checkpoint, s.counts);
   json records = json::array();
   for (const SolveRecord& record : s.records) records.push_back(record_json(record));
+  json failures = json::array();
+  for (const SolveFailure& failure : s.failures) failures.push_back(failure_json(failure));
+  put_good(checkpoint, state.good);
+  const Adjustment& a = state.adjustment;
   checkpoint.metadata["solve"] = {{"algorithm", s.algorithm},
                                   {"seconds", s.seconds},
                                   {"recording_seconds", s.recording_seconds},
@@ -69,7 +110,11 @@ void put_solve(Checkpoint& checkpoint, const SolveState& state) {
                                   {"records", std::move(records)},
                                   {"streams", state.streams},
                                   {"direction_norm", number(state.direction_norm)},
-                                  {"recorded", state.recorded}};
+                                  {"bound", bound_json(state.bound)},
+                                  {"recorded", state.recorded},
+                                  {"failures", std::move(failures)},
+                                  {"watch", {state.watch.largest_w, state.watch.largest_direction}},
+                                  {"adjustment", {a.inner_rate, a.linear_rate, a.outer_rate, a.damping}}};
 }
 
 SolveState take_solve(const Checkpoint& checkpoint, c10::Device device) {
@@ -86,7 +131,14 @@ SolveState take_solve(const Checkpoint& checkpoint, c10::Device device) {
     for (const json& record : part.at("records")) s.records.push_back(record_of(record));
     state.streams = json_as<std::map<std::string, int64_t>>(part.at("streams"));
     state.direction_norm = number_of(part.at("direction_norm"));
+    state.bound = bound_of(part.at("bound"));
     state.recorded = json_as<int64_t>(part.at("recorded"));
+    for (const json& failure : part.at("failures")) s.failures.push_back(failure_of(failure));
+    const json &watch = part.at("watch"), &adjustment = part.at("adjustment");
+    state.watch = {watch.at(0).get<double>(), watch.at(1).get<double>()};
+    state.adjustment = {adjustment.at(0).get<double>(), adjustment.at(1).get<double>(),
+                        adjustment.at(2).get<double>(), adjustment.at(3).get<double>()};
+    state.good = take_good(checkpoint, device);
   } catch (const std::exception& error) {
     throw std::runtime_error(
         fmt::format("checkpoint: the part 'solve' is missing or of another kind ({}); was it written by "

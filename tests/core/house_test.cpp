@@ -119,7 +119,8 @@ TEST(House, dependencies_point_one_way) {
       {"problems", {"core", "data"}},
       // A search is an algorithm on a problem with a state on disk: the one folder that needs them all.
       {"nas", {"core", "data", "hypergradients", "algorithms", "problems", "run"}},
-      {"meta", {"core", "data", "problems"}},
+      // So is learning across tasks.
+      {"meta", {"core", "data", "hypergradients", "algorithms", "problems", "run"}},
   };
   std::map<std::string, std::set<std::string>> edges;
   for (const Source& source : sources()) {

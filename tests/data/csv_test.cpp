@@ -58,6 +58,22 @@ TEST_F(Csv, FindsTheLabelColumn) {
               HasSubstr("line 1: expected a whole number as label"));
 }
 
+TEST_F(Csv, FindsTheGroupColumnBesideTheLabels) {
+  const std::string text = "shop,x,class,y\n7,1,3,2\n-2,4,5,6\n";
+  for (const char* column : {"shop", "0", "first"}) {
+    const CsvTable table = read(text, {.label_column = "class", .group_column = column});
+    EXPECT_TRUE(table.groups.equal(at::tensor({7, -2}).to(at::kLong))) << column;
+    EXPECT_TRUE(table.labels.equal(at::tensor({3, 5}).to(at::kLong)));
+    EXPECT_TRUE(table.values.equal(matrix({1, 2, 4, 6}, 2)));
+    EXPECT_THAT(table.names, ElementsAre("x", "y"));
+  }
+  EXPECT_FALSE(read(text).groups.defined());
+  EXPECT_THAT(message(text, {.label_column = "class", .group_column = "2"}), HasSubstr("column 2 for both"));
+  EXPECT_THAT(message(text, {.group_column = "store"}), HasSubstr("a group column 'store'"));
+  EXPECT_THAT(message("1.5,2\n", {.group_column = "first"}),
+              HasSubstr("line 1: expected a whole number as group"));
+}
+
 TEST_F(Csv, NamesLineAndColumnOfWhatIsWrong) {
   EXPECT_THAT(message("1,2\n3\n"),
               AllOf(HasSubstr(folder_.at("a.csv") + ": line 2:"), HasSubstr("2 fields")));

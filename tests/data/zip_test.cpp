@@ -110,5 +110,10 @@ TEST_F(Zip, RefusesWhatItCannotRead) {
   EXPECT_THAT(message_of([&] { list(folder_.path()); }), HasSubstr("found a folder"));
 }
 
+TEST(ZipMissing, SaysWhatToInstall) {
+  if (has_zip()) GTEST_SKIP() << "SKIPPED: built with libzip";
+  EXPECT_THAT(message_of([] { ZipArchive("a.zip"); }), HasSubstr("install libzip-dev"));
+}
+
 }  // namespace
 }  // namespace bilevel::test

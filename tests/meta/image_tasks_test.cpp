@@ -56,6 +56,14 @@ TEST(ImageTasks, are_a_pure_function_of_seed_part_and_number) {
   });
 }
 
+// The name may be a path, which a user may spell in several ways.
+TEST(ImageTasks, do_not_depend_on_a_name) {
+  ImageTaskSet renamed = identified();
+  renamed.name = "elsewhere";
+  const ImageTasks one(identified(), {5, 2, 3}, 4, floats), other(renamed, {5, 2, 3}, 4, floats);
+  EXPECT_TRUE(same_bits(one.tasks(Part::train, 0, 3), other.tasks(Part::train, 0, 3)));
+}
+
 TEST(ImageTasks, have_the_asked_shapes_and_labels) {
   const TaskShape shape{4, 2, 3};
   expect_shapes(ImageTasks(identified(), shape, 0, doubles), shape, doubles);

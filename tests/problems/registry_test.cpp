@@ -21,9 +21,9 @@ TEST(Registry, KnowsTheProblemsOfThePapers) {
     names.push_back(row.name);
     EXPECT_FALSE(row.summary.empty()) << row.name;
   }
-  EXPECT_THAT(names,
-              ::testing::ElementsAre("toy", "toy-interfering", "quadratic", "ridge", "softmax-regression",
-                                     "hyper-cleaning", "mlp", "learned-rate", "counterexample"));
+  EXPECT_THAT(names, ::testing::ElementsAre("toy", "toy-interfering", "quadratic", "ridge",
+                                            "softmax-regression", "hyper-cleaning", "task-interaction", "mlp",
+                                            "learned-rate", "counterexample"));
 }
 
 TEST(Registry, AnUnknownNameListsTheKnownOnes) {

@@ -1,0 +1,177 @@
+#include "bilevel/meta/learn.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "bilevel/core/errors.h"
+#include "bilevel/core/finite.h"
+#include "bilevel/meta/task_loss.h"
+
+namespace bilevel::meta {
+namespace {
+
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+// Mean and half the width of the 95 % interval of the mean.
+std::pair<double, double> mean_and_interval(const Tensor& values) {
+  const int64_t count = values.numel();
+  const double mean = values.mean().item<double>();
+  if (count < 2) return {mean, not_a_number};
+  const double deviation = values.std(/*unbiased=*/true).item<double>();
+  return {mean, 1.96 * deviation / std::sqrt(static_cast<double>(count))};
+}
+
+// Records lie evenly along the iterations, whatever part of them this call runs.
+bool is_record(int64_t iteration, const LearnOptions& options) {
+  if (iteration == 0 || iteration == options.iterations) return true;
+  if (options.records < 2) return false;
+  const int64_t records = options.records;
+  return iteration * records / options.iterations != (iteration - 1) * records / options.iterations;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void step(const Learner& learner, const TaskSource& source, const LearnOptions& options,
+          const OuterOptimizer& outer, LearnState& state) {
+  AlgorithmState& a = state.algorithm;
+  const TaskBatch tasks = source.tasks(Part::train, a.iteration * options.meta_batch, options.meta_batch);
+  const auto begin = std::chrono::steady_clock::now();
+  Hypergradient estimate;
+  Tensor next;
+  OuterState next_outer = a.outer;
+  try {
+    estimate = learner.hypergradient(a.x, tasks, a.iteration);
+    next = outer.step(a.x, estimate.value, next_outer);
+  } catch (const NotFiniteError& error) {
+    throw NotFiniteError(fmt::format("iteration {}: {}", a.iteration + 1, error.what()));
+  }
+  if (!all_finite(next)) {
+    throw NotFiniteError(fmt::format("iteration {}: x left the finite numbers; lower the outer rate {:g}",
+                                     a.iteration + 1, options.outer.rate));
+  }
+  a.x = next;
+  a.outer = std::move(next_outer);
+  ++a.iteration;
+  state.loss_sum += estimate.outer_loss.item<double>();
+  ++state.loss_count;
+  state.direction_norm = estimate.value.norm().item<double>();
+  ++state.statuses[std::string(bilevel::name_of(estimate.status))];
+  state.counts += estimate.counts;
+  state.bytes_kept = std::max(state.bytes_kept, estimate.bytes_kept);
+  state.seconds += seconds_since(begin);
+}
+
+void record(const Learner& learner, const TaskSource& source, const LearnOptions& options,
+            LearnState& state) {
+  LearnRecord r;
+  r.iteration = state.algorithm.iteration;
+  r.outer_loss = state.loss_count > 0 ? state.loss_sum / static_cast<double>(state.loss_count) : not_a_number;
+  r.direction_norm = state.loss_count > 0 ? state.direction_norm : not_a_number;
+  r.valid = score_tasks(learner, source, state.algorithm.x, Part::valid, options.valid_tasks,
+                        options.tasks_at_once, r.iteration);
+  r.counts = state.counts;
+  r.seconds = state.seconds;
+  state.history.push_back(r);
+  state.loss_sum = 0;
+  state.loss_count = 0;
+}
+
+}  // namespace
+
+void LearnOptions::validate() const {
+  const auto at_least = [](const char* option, int64_t value, int64_t least) {
+    if (value < least) {
+      throw std::invalid_argument(fmt::format("{} = {}: must be at least {}", option, value, least));
+    }
+  };
+  at_least("iterations", iterations, 0);
+  at_least("meta_batch", meta_batch, 1);
+  at_least("records", records, 0);
+  at_least("valid_tasks", valid_tasks, 1);
+  at_least("test_tasks", test_tasks, 1);
+  at_least("tasks_at_once", tasks_at_once, 1);
+}
+
+std::string_view name_of(LearnEnd end) {
+  switch (end) {
+    case LearnEnd::iterations_done:
+      return "iterations_done";
+    case LearnEnd::interrupted:
+      return "interrupted";
+    default:
+      return "not_run";
+  }
+}
+
+TaskScore score_tasks(const Learner& learner, const TaskSource& source, const Tensor& x, Part part,
+                      int64_t count, int64_t at_once, int64_t iteration,
+                      const std::function<void(int64_t)>& progress) {
+  std::vector<Tensor> accuracies, losses;
+  for (int64_t first = 0; first < count; first += at_once) {
+    const TaskBatch tasks = source.tasks(part, first, std::min(at_once, count - first));
+    const Tensor outputs = learner.outputs(x, tasks, iteration);
+    const Tensor targets = tasks.valid_targets.to(outputs.device());
+    losses.push_back(task_losses(outputs, targets).to(at::kCPU, at::kDouble));
+    if (!source.regression()) accuracies.push_back(task_accuracies(outputs, targets));
+    if (progress) progress(first + tasks.tasks());
+  }
+  TaskScore score;
+  score.tasks = count;
+  std::tie(score.loss, score.loss_interval) = mean_and_interval(at::cat(losses));
+  if (source.regression()) {
+    score.accuracy = score.accuracy_interval = not_a_number;
+  } else {
+    std::tie(score.accuracy, score.accuracy_interval) = mean_and_interval(at::cat(accuracies));
+  }
+  return score;
+}
+
+LearnState begin_learning(const Learner& learner, const LearnOptions& options) {
+  options.validate();
+  LearnState state;
+  state.algorithm.x = learner.initial_outer(options.seed);
+  state.algorithm.outer = make_outer_optimizer(options.outer).init(state.algorithm.x);
+  return state;
+}
+
+LearnSummary learn(const Learner& learner, const TaskSource& source, const LearnOptions& options,
+                   LearnState state, const LearnCallbacks& callbacks) {
+  options.validate();
+  const OuterOptimizer outer = make_outer_optimizer(options.outer);
+  const auto look = [&] {
+    record(learner, source, options, state);
+    if (callbacks.record) callbacks.record(state.history.back());
+    if (callbacks.save) callbacks.save(state);
+  };
+  LearnSummary summary;
+  if (state.history.empty()) look();
+  while (state.algorithm.iteration < options.iterations) {
+    step(learner, source, options, outer, state);
+    if (callbacks.step) callbacks.step(state);
+    if (is_record(state.algorithm.iteration, options)) look();
+    if (callbacks.interrupted && callbacks.interrupted()) {
+      if (callbacks.save) callbacks.save(state);
+      summary.end = LearnEnd::interrupted;
+      summary.state = std::move(state);
+      return summary;
+    }
+  }
+  // More iterations than those of a run that had already ended.
+  if (state.history.back().iteration != state.algorithm.iteration) look();
+  summary.test = score_tasks(learner, source, state.algorithm.x, Part::test, options.test_tasks,
+                             options.tasks_at_once, state.algorithm.iteration, callbacks.test);
+  summary.end = LearnEnd::iterations_done;
+  summary.state = std::move(state);
+  return summary;
+}
+
+}  // namespace bilevel::meta

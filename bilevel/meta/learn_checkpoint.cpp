@@ -1,0 +1,103 @@
+#include "bilevel/meta/learn_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "bilevel/run/state_checkpoint.h"
+
+namespace bilevel::meta {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+double number(const nlohmann::json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+Json counts_json(const OracleCounts& c) {
+  return {{"inner_gradient", c.inner_gradient},
+          {"outer_gradient", c.outer_gradient},
+          {"hessian", c.hessian},
+          {"cross", c.cross},
+          {"samples", c.samples}};
+}
+
+LearnRecord record_of(const nlohmann::json& j) {
+  LearnRecord r;
+  r.iteration = j.at("iteration").get<int64_t>();
+  r.outer_loss = number(j.at("outer_loss"));
+  r.direction_norm = number(j.at("direction_norm"));
+  r.valid.accuracy = number(j.at("valid_accuracy"));
+  r.valid.accuracy_interval = number(j.at("valid_interval"));
+  r.valid.loss = number(j.at("valid_loss"));
+  r.valid.loss_interval = number(j.at("valid_loss_interval"));
+  r.valid.tasks = j.at("valid_tasks").get<int64_t>();
+  r.seconds = j.at("seconds").get<double>();
+  const nlohmann::json& counts = j.at("counts");
+  r.counts.inner_gradient = counts.at("inner_gradient").get<int64_t>();
+  r.counts.outer_gradient = counts.at("outer_gradient").get<int64_t>();
+  r.counts.hessian = counts.at("hessian").get<int64_t>();
+  r.counts.cross = counts.at("cross").get<int64_t>();
+  r.counts.samples = counts.at("samples").get<int64_t>();
+  return r;
+}
+
+}  // namespace
+
+Json record_json(const LearnRecord& r) {
+  return {{"iteration", r.iteration},
+          {"outer_loss", number(r.outer_loss)},
+          {"valid_accuracy", number(r.valid.accuracy)},
+          {"valid_interval", number(r.valid.accuracy_interval)},
+          {"valid_loss", number(r.valid.loss)},
+          {"valid_loss_interval", number(r.valid.loss_interval)},
+          {"valid_tasks", r.valid.tasks},
+          {"direction_norm", number(r.direction_norm)},
+          {"counts", counts_json(r.counts)},
+          {"seconds", r.seconds}};
+}
+
+Checkpoint learn_checkpoint(const LearnState& state) {
+  Checkpoint checkpoint;
+  put_state(checkpoint, state.algorithm);
+  put_counts(checkpoint, state.counts);
+  nlohmann::json history = nlohmann::json::array();
+  for (const LearnRecord& r : state.history) history.push_back(nlohmann::json(record_json(r)));
+  checkpoint.metadata["learn"] = {{"loss_sum", state.loss_sum},
+                                  {"loss_count", state.loss_count},
+                                  {"direction_norm", state.direction_norm},
+                                  {"statuses", state.statuses},
+                                  {"bytes_kept", state.bytes_kept},
+                                  {"history", history},
+                                  {"seconds", state.seconds}};
+  return checkpoint;
+}
+
+LearnState learn_state(const Checkpoint& checkpoint, int64_t outer, c10::Device device) {
+  try {
+    LearnState state;
+    state.algorithm = take_state(checkpoint, device);
+    if (state.algorithm.x.numel() != outer) {
+      throw std::runtime_error(
+          fmt::format("it holds an x of {} numbers, the learner has {}", state.algorithm.x.numel(), outer));
+    }
+    state.counts = take_counts(checkpoint);
+    const nlohmann::json& learn = checkpoint.metadata.at("learn");
+    state.loss_sum = learn.at("loss_sum").get<double>();
+    state.loss_count = learn.at("loss_count").get<int64_t>();
+    state.direction_norm = learn.at("direction_norm").get<double>();
+    state.statuses = learn.at("statuses").get<std::map<std::string, int64_t>>();
+    state.bytes_kept = learn.at("bytes_kept").get<int64_t>();
+    state.seconds = learn.at("seconds").get<double>();
+    for (const auto& r : learn.at("history")) state.history.push_back(record_of(r));
+    return state;
+  } catch (const std::exception& error) {  // whatever is missing or of another kind
+    throw std::runtime_error(fmt::format("the checkpoint is none of this learner: {}", error.what()));
+  }
+}
+
+}  // namespace bilevel::meta

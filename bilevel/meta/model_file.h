@@ -1,0 +1,36 @@
+#pragma once
+// What was learned, as a file that another program can take up: x with all that is needed to use it on new
+// tasks. A checkpoint (run/checkpoint.h) with x cut into its named parts ("embedding", "start", ...).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bilevel/core/tensor.h"
+#include "bilevel/meta/image_tasks.h"
+#include "bilevel/meta/learner.h"
+#include "bilevel/meta/networks.h"
+
+namespace bilevel::meta {
+
+struct LearnedModel {
+  std::string data;  // what it was learned on
+  LearnerOptions learner;
+  NetworkOptions network;
+  std::vector<int64_t> input;  // shape of one example
+  int64_t outputs = 0;         // N
+  bool regression = false;
+  std::optional<PixelScale> scale;  // of images
+  int64_t iterations = 0;
+  Tensor x;
+
+  // For tasks of as many classes. Throws std::invalid_argument where x holds a start of N outputs and they
+  // are others.
+  Learner make_learner(int64_t ways, const at::TensorOptions& tensors) const;
+};
+
+void save_model(const std::string& path, const LearnedModel& model);
+LearnedModel load_model(const std::string& path);  // throws std::runtime_error naming the file
+
+}  // namespace bilevel::meta

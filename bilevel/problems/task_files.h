@@ -1,0 +1,31 @@
+#pragma once
+// Tasks from a user's files: features and labels in any format of data/feature_files.h, and what task an
+// example belongs to from a column of a table or from a file of its own. Without either the classes are the
+// tasks.
+
+#include <cstdint>
+#include <string>
+
+#include "bilevel/data/feature_files.h"
+#include "bilevel/problems/task_sets.h"
+
+namespace bilevel {
+
+struct TaskFile {
+  LabelledFile examples;  // empty features = there is none
+  std::string tasks;      // one whole number per example; empty = the group column, or the classes
+};
+
+struct TaskFileOptions {
+  TaskFile train, valid, test;
+  FeatureFileOptions reading;
+  double valid_part = 0.5;  // of every task's training examples, where there is no validation file; in (0, 1)
+  uint64_t seed = 0;        // of that split
+  bool bias = false;        // append a column of ones
+  void validate() const;    // throws std::invalid_argument naming what is missing or too much
+};
+// Throws std::runtime_error naming the file, what was expected and what was found: also for fewer than two
+// tasks and for a task without training or validation examples.
+TaskSets read_task_sets(const TaskFileOptions& options);
+
+}  // namespace bilevel

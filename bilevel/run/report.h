@@ -1,0 +1,47 @@
+#pragma once
+// A run as one page that needs nothing else: no network, no script, no other file. It fits a phone, a dark
+// room and a sheet of paper. What belongs to one kind of job only comes in as sections.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bilevel/run/curves.h"
+#include "bilevel/run/run_folder.h"
+
+namespace bilevel {
+
+// A run's files as far as they are there and can be read.
+struct RunData {
+  RunFacts facts;
+  nlohmann::ordered_json config = nlohmann::ordered_json::object();
+  nlohmann::ordered_json summary = nlohmann::ordered_json::object();  // empty = it has not ended
+  Metrics metrics;
+  std::vector<std::string> notes;  // what could not be read, and why
+
+  std::string effective(const std::string& option) const;  // the value of an option; empty = none
+};
+// Throws std::runtime_error unless run.json is that of a run.
+RunData read_run_data(const std::string& folder);
+
+struct ReportSection {
+  std::string id, title;
+  std::string content;  // HTML
+};
+
+// What a job adds to the page that every run has.
+struct JobReport {
+  std::string subject;                                         // "idarts on fashion-mnist"
+  std::string result;                                          // one sentence; HTML
+  std::vector<std::pair<std::string, std::string>> headlines;  // label and value, as text; at most six
+  std::vector<CurveGroup> curves;                              // pictures that come first
+  std::vector<std::string> hidden_measures;                    // shown elsewhere
+  std::vector<ReportSection> sections;                         // after the curves
+};
+
+std::string run_page(const RunData& run, const JobReport& job);
+// One page for several runs: their curves together, what differs in their options, their results.
+std::string comparison_page(const std::vector<RunData>& runs, const std::vector<JobReport>& jobs);
+
+}  // namespace bilevel

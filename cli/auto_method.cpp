@@ -1,0 +1,72 @@
+#include "cli/auto_method.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "cli/diagnose_output.h"
+#include "cli/run_options.h"
+
+namespace bilevel::cli {
+
+void add_auto_options(CLI::App& command, AutoFlags& f) {
+  command.add_option("--accuracy", f.accuracy, "of --method auto: wished relative error of a hypergradient")
+      ->capture_default_str();
+  command.add_option("--auto-choice", f.choice, "")->group("");  // written to config.json, for --resume
+}
+
+bool wants_auto(const AlgorithmFlags& flags) { return flags.settings.method == "auto"; }
+
+void choose_method(CLI::App& command, const DiagnosedProblem& problem, AlgorithmFlags& algorithm,
+                   AutoFlags& flags, Progress& progress, const InnerOptions& inner, bool rate_is_given) {
+  const auto given = [&](const char* option) { return command.count(option) > 0; };
+  if (given("--algorithm") && algorithm.algorithm != "double-loop") {
+    throw std::invalid_argument(
+        fmt::format("--method auto with --algorithm {}: it chooses the hypergradient of double-loop; leave "
+                    "--algorithm out",
+                    algorithm.algorithm));
+  }
+  for (const char* option : {"--terms", "--truncate"}) {
+    if (given(option)) {
+      throw std::invalid_argument(
+          fmt::format("{} with --method auto, which chooses it: leave it out, or name the method", option));
+    }
+  }
+  DiagnoseOptions options;
+  options.accuracy = flags.accuracy;
+  options.inner = inner;
+  options.given = {.optimizer = given("--inner-optimizer"),
+                   .momentum = given("--inner-momentum"),
+                   .rate = rate_is_given,
+                   .steps = given("--inner-steps")};
+  options.settings.curvature = algorithm.settings.hypergradient.curvature;
+  options.settings.curvature.kind = algorithm.curvature;
+  options.curvature_given = given("--curvature") || given("--damping");
+  options.seed = algorithm.solve.seed;
+  const Diagnosis diagnosis =
+      diagnose(problem, options, [&](const std::string& what) { progress("diagnose: " + what); });
+  const bool learned_rate =
+      problem.problem->inner_rate(problem.problem->initial_outer(options.seed)).defined();
+  Json choice = recommendation_json(diagnosis.recommendation);
+  choice["accuracy"] = flags.accuracy;
+  choice["diagnosis_seconds"] = diagnosis.seconds;
+  choice["options"] = Json::object();
+  for (const auto& [name, value] : algorithm_options(diagnosis, learned_rate)) {
+    choice["options"][name] = value;
+    set_option(command, name, value);
+  }
+  set_option(command, "--auto-choice", choice.dump());
+  progress.line("auto: " + diagnosis.recommendation.sentence);
+}
+
+void add_choice(const AutoFlags& flags, Json& summary) {
+  if (flags.choice.empty()) return;
+  Json choice = Json::parse(flags.choice, nullptr, false);
+  if (choice.is_discarded() || !choice.contains("method")) {
+    throw std::invalid_argument("--auto-choice: it is written by --method auto and cannot be given");
+  }
+  summary["method"] = choice.at("method");
+  summary["auto"] = std::move(choice);
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,36 @@
+#pragma once
+// What each job adds to its page: one sentence, numbers that people ask for first, and sections.
+
+#include "bilevel/run/report.h"
+#include "cli/json.h"
+
+namespace bilevel::cli {
+
+JobReport search_report(const RunData& run);
+JobReport train_report(const RunData& run);
+JobReport clean_report(const RunData& run);
+JobReport interact_report(const RunData& run);
+// For every other command; the commands above begin with it.
+JobReport plain_report(const RunData& run);
+
+// ---- parts that they share ----
+
+// A member of a run's file, whatever the file holds: nothing where it is missing or of another kind.
+std::optional<double> number_in(const Json& object, const std::string& name);
+std::string text_in(const Json& object, const std::string& name);
+
+// The cells of a genotype as a picture, or a note that says why there is none.
+std::string cells_html(const std::string& space, const std::string& genotype);
+// "What was learned": values as bars where they are few, as a histogram where they are many. `marked`, where
+// it is not empty, tells which of them stand on top in another colour.
+struct ValuesPicture {
+  std::vector<double> values;
+  std::vector<bool> marked = {};
+  std::string label;  // of the values
+  std::string title;
+  std::string unmarked_name = {}, marked_name = {};  // of the legend
+};
+std::string values_html(const ValuesPicture& picture);
+std::string heat_scale_html(double low, double high);  // the legend of a heat map
+
+}  // namespace bilevel::cli

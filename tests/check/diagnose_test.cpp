@@ -1,0 +1,270 @@
+// What a diagnosis says against what is so: spectra that are known, the K that is really needed, and the
+// error of the recommendation on every convex problem.
+#include "bilevel/check/diagnose.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <tuple>
+
+#include "bilevel/check/references.h"
+#include "bilevel/problems/ridge.h"
+#include "tests/messages.h"
+#include "tests/support.h"
+
+namespace bilevel::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const MethodDiagnosis& row(const Diagnosis& d, const std::string& name) {
+  return *std::find_if(d.methods.begin(), d.methods.end(),
+                       [&](const MethodDiagnosis& m) { return m.name == name; });
+}
+
+// g = (w - x)' A (w - x) / 2 with a diagonal A, f = |w - target|^2 / 2: dPhi/dx = w* - target = x - target.
+struct Diagonal {
+  explicit Diagonal(const Tensor& curvatures)
+      : problem([curvatures](const Tensor& w, const Tensor& x,
+                             const Batch&) { return 0.5 * ((w - x) * curvatures * (w - x)).sum(); },
+                [](const Tensor& w, const Tensor&, const Batch&) { return 0.5 * (w - 1).pow(2).sum(); },
+                at::zeros_like(curvatures), at::full_like(curvatures, 3)) {
+    facts.problem = &problem;
+    facts.name = "diagonal";
+    facts.convex = true;
+  }
+  FunctionProblem problem;
+  DiagnosedProblem facts;
+};
+
+TEST(Diagnose, AKnownSpectrum) {
+  const Tensor curvatures = at::logspace(std::log10(0.5), std::log10(20.0), 100, 10.0, doubles());
+  const Diagonal diagonal(curvatures);
+  const Diagnosis d = diagnose(diagonal.facts, {});
+  for (const InnerPoint& point : {d.start, d.end, *d.solution}) {
+    EXPECT_NEAR(point.spectrum.smallest, 0.5, 1e-6);
+    EXPECT_NEAR(point.spectrum.largest, 20, 1e-6);
+    EXPECT_NEAR(point.spectrum.condition_number(), 40, 1e-4);
+    EXPECT_NEAR(point.distance, point.gradient_norm / 0.5, 1e-6 * point.distance + 1e-12);
+  }
+  EXPECT_NEAR(d.start.gradient_norm, length(curvatures * 3), 1e-9);
+  EXPECT_GE(d.start.distance, std::sqrt(100.0) * 3);  // it bounds |w - w*|
+  EXPECT_FALSE(d.negative_curvature);
+  EXPECT_EQ(d.reference, ReferenceKind::solution);
+  EXPECT_TRUE(d.recommendation.reaches);
+  EXPECT_LE(d.recommendation.error, 0.01);
+
+  DiagnoseOptions plain;
+  plain.inner.optimizer = "gd";
+  plain.given.optimizer = true;
+  const Diagnosis gd = diagnose(diagonal.facts, plain);
+  EXPECT_NEAR(gd.largest_safe_rate, 2 / 20.0, 1e-6);
+  EXPECT_NEAR(gd.best_rate, 2 / 20.5, 1e-6);
+  EXPECT_NEAR(gd.best_contraction, 39.0 / 41, 1e-6);
+  EXPECT_DOUBLE_EQ(gd.inner.rate, 0.05);
+  EXPECT_NEAR(gd.contraction, 1 - 0.05 * 0.5, 1e-6);
+  EXPECT_EQ(gd.steps_predicted, 182);  // ln 0.01 / ln 0.975
+}
+
+// Every number of a row is that of the estimator as a user would run it.
+TEST(Diagnose, RowsSayWhatTheEstimatorsDo) {
+  const NamedProblem named = make_problem("ridge");
+  DiagnoseOptions options;
+  options.accuracy = 1e-3;
+  const Diagnosis d = diagnose(diagnosed(named), options);
+  Oracle oracle(*named.problem);
+  const Tensor x = named.problem->initial_outer(0), start = named.problem->initial_inner(0);
+  const Tensor exact = implicit_reference(oracle, x, start).value;
+  int compared = 0;
+  for (const MethodDiagnosis& m : d.methods) {
+    if (m.basis != Basis::measured || m.name == "reverse-binomial") continue;  // its budget is its own
+    EstimatorSettings settings;
+    settings.terms = settings.truncate = m.terms.value_or(0);
+    InnerOptions inner = d.recommendation.inner;
+    inner.steps = m.inner_steps;
+    const auto run = hypergradient_at(oracle, x, start, inner, *make_estimator(m.name, settings));
+    EXPECT_NEAR(relative_error(run.hypergradient.value, exact), m.error, 1e-3 * m.error + 1e-9) << m.name;
+    EXPECT_EQ(run.hypergradient.bytes_kept, m.bytes) << m.name;
+    const OracleCounts& counts = run.hypergradient.counts;
+    EXPECT_EQ(oracle_calls(counts) + inner.steps, oracle_calls(m.counts)) << m.name;
+    if (m.reaches) EXPECT_LE(m.error, options.accuracy) << m.name;
+    ++compared;
+  }
+  EXPECT_GE(compared, 12);
+}
+
+// The K that a row names against the least K that does it, tried one by one.
+TEST(Diagnose, NeededTermsAreTheLeastOnes) {
+  const NamedProblem named = make_problem("ridge");
+  Oracle oracle(*named.problem);
+  const Tensor x = named.problem->initial_outer(0), start = named.problem->initial_inner(0);
+  const Tensor exact = implicit_reference(oracle, x, start).value;
+  for (const double accuracy : {0.1, 1e-2, 1e-4}) {
+    DiagnoseOptions options;
+    options.accuracy = accuracy;
+    const Diagnosis d = diagnose(diagnosed(named), options);
+    for (const std::string method : {"cg", "neumann", "fixed-point"}) {
+      const MethodDiagnosis& m = row(d, method);
+      ASSERT_TRUE(m.terms && m.reaches) << method;
+      InnerRun run;
+      run.options = d.recommendation.inner;
+      run.options.steps = m.inner_steps;
+      Trajectory inner = run_inner(oracle, x, start, run);
+      int64_t least = 1;
+      for (;; ++least) {
+        EstimatorSettings settings;
+        settings.terms = least;
+        const Hypergradient h = make_estimator(method, settings)->estimate(oracle, {.x = x, .inner = inner});
+        if (relative_error(h.value, exact) <= 0.9 * accuracy) break;
+      }
+      EXPECT_GE(*m.terms, least) << method;
+      EXPECT_LE(static_cast<double>(*m.terms), 1.07 * static_cast<double>(least) + 1) << method;
+    }
+  }
+}
+
+// Extrapolated by the theory's contraction, K is on the safe side and not without measure.
+TEST(Diagnose, ExtrapolatedTermsAreSafeAndNotFarOff) {
+  const NamedProblem named = make_problem("ridge");
+  DiagnoseOptions options;
+  options.accuracy = 1e-3;
+  const Diagnosis full = diagnose(diagnosed(named), options);
+  options.calls_per_method = 20;
+  options.inner = full.recommendation.inner;
+  options.given = {.optimizer = true, .momentum = true, .rate = true, .steps = true};
+  const Diagnosis short_one = diagnose(diagnosed(named), options);
+  const MethodDiagnosis& measured = row(full, "neumann");
+  const MethodDiagnosis& guessed = row(short_one, "neumann");
+  ASSERT_EQ(measured.basis, Basis::measured);
+  ASSERT_EQ(guessed.basis, Basis::extrapolated);
+  EXPECT_GE(*guessed.terms, *measured.terms);
+  EXPECT_LE(*guessed.terms, 3 * *measured.terms);
+  EXPECT_EQ(guessed.bytes, measured.bytes);
+  EXPECT_EQ(guessed.counts.hessian, *guessed.terms);
+}
+
+class ConvexProblems : public ::testing::TestWithParam<std::tuple<std::string, double>> {};
+
+// The recommendation is run from nothing, and its error is below the wish.
+TEST_P(ConvexProblems, RecommendationMeetsTheAccuracy) {
+  const auto& [name, accuracy] = GetParam();
+  const NamedProblem named = make_problem(name);
+  DiagnoseOptions options;
+  options.accuracy = accuracy;
+  const Recommendation r = diagnose(diagnosed(named), options).recommendation;
+  EXPECT_TRUE(r.reaches) << r.sentence;
+  EXPECT_EQ(r.basis, Basis::measured);
+  EstimatorSettings settings;
+  settings.terms = settings.truncate = r.terms;
+  settings.series_rate = r.series_rate;
+  settings.curvature = r.curvature;
+  Oracle oracle(*named.problem);
+  const Tensor x = named.problem->initial_outer(0), start = named.problem->initial_inner(0);
+  const Tensor exact = implicit_reference(oracle, x, start).value;
+  const auto run = hypergradient_at(oracle, x, start, r.inner, *make_estimator(r.method, settings));
+  const double error = relative_error(run.hypergradient.value, exact);
+  EXPECT_LE(error, accuracy) << r.sentence;
+  EXPECT_NEAR(error, r.error, 1e-3 * accuracy);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ConvexProblems,
+                         ::testing::Combine(::testing::Values("toy", "toy-interfering", "quadratic", "ridge",
+                                                              "softmax-regression", "hyper-cleaning",
+                                                              "counterexample"),
+                                            ::testing::Values(0.1, 0.01, 1e-4)),
+                         [](const auto& info) {
+                           const double accuracy = std::get<1>(info.param);
+                           return test_name(std::get<0>(info.param)) + (accuracy > 0.05   ? "_tenth"
+                                                                        : accuracy > 1e-3 ? "_hundredth"
+                                                                                          : "_1e4th");
+                         });
+
+TEST(Diagnose, ConvexListIsComplete) {
+  int convex = 0;
+  for (const ProblemRow& problem : problem_rows()) convex += make_problem(problem.name).convex ? 1 : 0;
+  EXPECT_EQ(convex, 7) << "a new convex problem belongs into ConvexProblems";
+}
+
+TEST(Diagnose, TooFewInnerStepsAreNamed) {
+  const NamedProblem named = make_problem("ridge");
+  DiagnoseOptions options;
+  options.inner.steps = 2;
+  options.given.steps = true;
+  const Diagnosis d = diagnose(diagnosed(named), options);
+  EXPECT_GT(d.inner_error, 0.01);
+  EXPECT_FALSE(d.recommendation.reaches);
+  EXPECT_THAT(d.recommendation.sentence, HasSubstr("take more inner steps"));
+}
+
+TEST(Diagnose, AnotherPointThanTheStart) {
+  const NamedProblem named = make_problem("ridge");
+  Oracle oracle(*named.problem);
+  DiagnoseOptions options;
+  options.x = named.problem->initial_outer(0) + 0.3;
+  options.w = solve_inner(oracle, options.x, named.problem->initial_inner(0)).w;
+  const Diagnosis d = diagnose(diagnosed(named), options);
+  EXPECT_LT(d.start.gradient_norm, 1e-9);
+  EXPECT_EQ(d.recommendation.inner.steps, 1);  // it is solved already
+  EXPECT_LE(d.recommendation.error, 0.01);
+}
+
+TEST(Diagnose, NegativeCurvatureIsRecognised) {
+  const NamedProblem named = make_problem("mlp");
+  const Diagnosis d = diagnose(diagnosed(named), {});
+  ASSERT_TRUE(d.negative_curvature);
+  const Tensor x = named.problem->initial_outer(0);
+  Oracle oracle(*named.problem);
+  InnerRun run;
+  run.options = d.recommendation.inner;
+  const Tensor w = run_inner(oracle, x, named.problem->initial_inner(0), run).final.w;
+  const Tensor values = std::get<0>(at::linalg_eigh(dense_at(*named.problem, w, x).hessian));
+  EXPECT_LT(number(values.min()), 0);
+  EXPECT_NEAR(d.end.spectrum.smallest, number(values.min()), 1e-6);
+  EXPECT_EQ(d.reference, ReferenceKind::iterate);
+  EXPECT_EQ(d.recommendation.curvature.kind, "gauss-newton");
+  EXPECT_GT(d.recommendation.curvature.damping, 0);
+  EXPECT_LE(d.recommendation.error, 0.01);
+  EXPECT_THAT(d.recommendation.sentence, AllOf(HasSubstr("eigenvalue of -"), HasSubstr("Gauss-Newton")));
+  EXPECT_FALSE(d.solution.has_value());
+}
+
+// The same where no Gauss-Newton matrix is to be had: back-propagation through some of the steps.
+TEST(Diagnose, NegativeCurvatureWithoutGaussNewton) {
+  const FunctionProblem problem(
+      [](const Tensor& w, const Tensor& x, const Batch&) {
+        return (w * w * (w - 1) * (w - 1)).sum() + (x * w).sum() - 0.5 * w[0] * w[0] + 0.5 * w[0].pow(4);
+      },
+      [](const Tensor& w, const Tensor&, const Batch&) { return 0.5 * (w - 2).pow(2).sum(); },
+      vec({0.02, 0.5}), vec({0.01, 0.02}));
+  const DiagnosedProblem facts{
+      .problem = &problem, .name = "two wells", .inner_steps = 6, .inner_rate = 0.05};
+  const Diagnosis d = diagnose(facts, {});
+  ASSERT_TRUE(d.negative_curvature);
+  EXPECT_FALSE(find_estimator(d.recommendation.method).implicit) << d.recommendation.sentence;
+  EXPECT_LE(d.recommendation.error, 0.01);
+  EXPECT_THAT(row(d, "cg").note, HasSubstr("not positive"));
+}
+
+TEST(Diagnose, ALearnedStartIsNotImplicit) {
+  const NamedProblem named = make_problem("learned-rate");
+  const Diagnosis d = diagnose(diagnosed(named), {});
+  EXPECT_EQ(d.reference, ReferenceKind::unrolled);
+  EXPECT_FALSE(find_estimator(d.recommendation.method).implicit);
+  EXPECT_LE(d.recommendation.error, 0.01);
+  EXPECT_THAT(d.recommendation.sentence, HasSubstr("part of x"));
+}
+
+TEST(Diagnose, OptionsThatCannotBe) {
+  const auto said = [](DiagnoseOptions options) { return message([&] { options.validate(); }); };
+  EXPECT_THAT(said({.accuracy = 0}), AllOf(HasSubstr("--accuracy 0"), HasSubstr("above 0 and below 1")));
+  EXPECT_THAT(said({.accuracy = 1}), HasSubstr("--accuracy 1"));
+  EXPECT_THAT(said({.calls_per_method = 0}), HasSubstr("--calls 0"));
+  EXPECT_THAT(said({.patience = 0}), HasSubstr("--patience 0"));
+}
+
+}  // namespace
+}  // namespace bilevel::test

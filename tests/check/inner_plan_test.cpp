@@ -1,0 +1,111 @@
+// The rates, momenta and contractions that a spectrum asks for, against steps that are really taken.
+#include "bilevel/check/inner_plan.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+#include "bilevel/check/least_terms.h"
+#include "tests/support.h"
+
+namespace bilevel::test {
+namespace {
+
+// By how much late steps shrink an error on the quadratic of these curvatures.
+double measured_contraction(const InnerOptions& options, const Tensor& curvatures) {
+  const auto optimizer = make_inner_optimizer(options);
+  InnerState state = optimizer->start(at::ones_like(curvatures));
+  constexpr int64_t early = 200, late = 400;
+  double first = 0;
+  for (int64_t t = 0; t < late; ++t) {
+    if (t == early) first = length(state.w);
+    state = optimizer->step(state, curvatures * state.w, {options.rate, {}});
+  }
+  return std::pow(length(state.w) / first, 1.0 / (late - early));
+}
+
+TEST(InnerPlan, ContractionIsThatOfTheSteps) {
+  const Tensor curvatures = vec({0.05, 0.7, 2.0, 5.0});
+  for (const std::string optimizer : {"gd", "heavy-ball", "nesterov"}) {
+    for (const double rate : {0.02, 0.1, 0.18, 0.3}) {
+      const InnerOptions options{.optimizer = optimizer, .rate = rate, .momentum = 0.8};
+      const double predicted = step_contraction(options, 0.05, 5.0);
+      const double safe = make_inner_optimizer(options)->largest_safe_rate(5.0);
+      EXPECT_EQ(predicted < 1, rate < safe) << optimizer << ' ' << rate;
+      // Complex roots turn, so that the norm swings a little about its trend.
+      EXPECT_NEAR(measured_contraction(options, curvatures), predicted, 0.01) << optimizer << ' ' << rate;
+    }
+  }
+  EXPECT_TRUE(std::isnan(step_contraction({.optimizer = "adam"}, 1, 2)));
+}
+
+TEST(InnerPlan, BestRateIsNotBeatenByOthers) {
+  EXPECT_DOUBLE_EQ(best_inner_rate({.optimizer = "gd"}, 1, 9), 0.2);
+  for (const std::string optimizer : {"gd", "heavy-ball", "nesterov"}) {
+    InnerOptions options{.optimizer = optimizer, .momentum = 0.6};
+    options.rate = best_inner_rate(options, 0.1, 4);
+    const double best = step_contraction(options, 0.1, 4);
+    for (double rate = 0.01; rate < 2; rate *= 1.05) {
+      options.rate = rate;
+      EXPECT_GE(step_contraction(options, 0.1, 4), best - 2e-3) << optimizer << ' ' << rate;
+    }
+  }
+}
+
+TEST(InnerPlan, MomentumWhereItPaysAndNothingThatWasGivenIsChanged) {
+  const InnerOptions easy = plan_inner({}, {}, 1, 3);
+  EXPECT_EQ(easy.optimizer, "gd");
+  EXPECT_DOUBLE_EQ(easy.rate, 0.333);
+  const InnerOptions hard = plan_inner({}, {}, 0.002, 5);
+  EXPECT_EQ(hard.optimizer, "nesterov");
+  EXPECT_DOUBLE_EQ(hard.rate, 0.2);
+  EXPECT_DOUBLE_EQ(hard.momentum, 0.960);  // (1 - 0.02) / (1 + 0.02) = 0.9608
+  EXPECT_LT(step_contraction(hard, 0.002, 5), 0.983);
+  const InnerOptions given =
+      plan_inner({.optimizer = "gd", .rate = 0.07}, {.optimizer = true, .rate = true}, 0.002, 5);
+  EXPECT_EQ(given.optimizer, "gd");
+  EXPECT_DOUBLE_EQ(given.rate, 0.07);
+}
+
+TEST(InnerPlan, StepsToShrink) {
+  EXPECT_EQ(steps_to_shrink(0.5, 0.25), 2);
+  EXPECT_EQ(steps_to_shrink(0.9, 0.01), 44);
+  EXPECT_EQ(steps_to_shrink(0.9, 2), 0);
+  EXPECT_EQ(steps_to_shrink(0, 0.1), 1);
+  EXPECT_GT(steps_to_shrink(1.0, 0.1), int64_t{1} << 60);
+}
+
+TEST(LeastTerms, FindsTheLeastAndSaysWhatItDidNotTry) {
+  int64_t trials = 0;
+  const auto falling = [&](int64_t k) {
+    ++trials;
+    return std::pow(0.5, static_cast<double>(k));
+  };
+  const auto always = [](int64_t) { return true; };
+  LeastTerms found = least_terms(falling, {.target = 1e-3}, always);
+  EXPECT_TRUE(found.reached);
+  EXPECT_FALSE(found.extrapolated);
+  EXPECT_EQ(found.terms, 10);
+  EXPECT_DOUBLE_EQ(found.error, std::pow(0.5, 10));
+
+  found = least_terms(falling, {.target = 1e-3, .contraction = 0.5}, [](int64_t k) { return k <= 4; });
+  EXPECT_TRUE(found.reached && found.extrapolated);
+  EXPECT_EQ(found.tried, 4);
+  EXPECT_EQ(found.terms, 10);
+
+  found = least_terms(falling, {.most = 6, .target = 1e-3}, always);
+  EXPECT_FALSE(found.reached);
+  EXPECT_EQ(found.terms, 6);
+
+  trials = 0;
+  const auto floor = [&](int64_t k) { return std::max(falling(k), 0.1); };
+  found = least_terms(floor, {.target = 1e-3}, always);
+  EXPECT_FALSE(found.reached);
+  EXPECT_DOUBLE_EQ(found.error, 0.1);
+  EXPECT_LE(trials, 8);  // it does not wait for ever
+}
+
+}  // namespace
+}  // namespace bilevel::test

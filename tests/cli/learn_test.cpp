@@ -1,0 +1,122 @@
+// `bilevel learn` and `bilevel adapt` as a user runs them.
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <string>
+
+#include "tests/cli/image_files.h"
+#include "tests/cli/program.h"
+#include "tests/data/png_files.h"
+
+namespace bilevel::test {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+const std::string small =
+    "learn --data blobs --learner aid --queries 5 --filters 16 --meta-batch 4 --valid-tasks 10 --test-tasks "
+    "20 "
+    "--threads 1 --quiet";
+
+json run_json(const std::string& arguments) {
+  const Output output = run_program(arguments + " --json");
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  return output.json();
+}
+
+TEST(Learn, RisesAboveChanceAndSaysSo) {
+  const TemporaryFolder folder;
+  const json report = run_json(small + " --iterations 60 --records 3 --out " + (folder / "run"));
+  EXPECT_EQ(report.at("learner"), "aid");
+  EXPECT_EQ(report.at("stopped"), "iterations_done");
+  EXPECT_EQ(report.at("history").size(), 4U);
+  EXPECT_GT(report.at("test_accuracy"), 40);  // chance: 20
+  EXPECT_GT(report.at("test_interval"), 0);
+  EXPECT_EQ(report.at("test_tasks"), 20);
+  EXPECT_EQ(report.at("counts").at("outer_gradient"), 60);
+  EXPECT_GT(report.at("history")[3].at("valid_accuracy"), report.at("history")[0].at("valid_accuracy"));
+  EXPECT_EQ(json::parse(read_text(folder / "run/summary.json")), report);
+  EXPECT_EQ(json::parse(read_text(folder / "run/run.json")).at("status"), "finished");
+  EXPECT_FALSE(read_text(folder / "run/model").empty());
+}
+
+TEST(Learn, GoesOnToTheBitsOfARunThatNeverStopped) {
+  const TemporaryFolder folder;
+  const json whole = run_json(small + " --iterations 8 --out " + (folder / "whole"));
+  run_json(small + " --iterations 5 --out " + (folder / "part"));
+  const json rest = run_json("learn --quiet --iterations 8 --resume " + (folder / "part"));
+  EXPECT_EQ(rest.at("test_loss"), whole.at("test_loss"));
+  EXPECT_EQ(rest.at("history").back().at("valid_loss"), whole.at("history").back().at("valid_loss"));
+  EXPECT_EQ(rest.at("counts"), whole.at("counts"));
+}
+
+TEST(Learn, NamesWhatIsWrong) {
+  const auto said = [](const std::string& arguments, int exit_code) {
+    const TemporaryFolder folder;
+    const Output output = run_program(small + " --iterations 3 --out " + (folder / "run") + arguments);
+    EXPECT_EQ(output.exit_code, exit_code) << output.err;
+    return output.err;
+  };
+  EXPECT_THAT(said(" --ridge 0", 2), HasSubstr("ridge = 0"));
+  EXPECT_THAT(said(" --truncate 3", 2), HasSubstr("truncate = 3"));
+  EXPECT_THAT(said(" --network conv4", 2), HasSubstr("conv4"));
+  EXPECT_THAT(said(" --ways 1000", 2), HasSubstr("1000"));
+  EXPECT_THAT(said(" --inner-rate 1e30", 3), HasSubstr("inner rate"));
+}
+
+// Stripes: a class is a direction and a width, an image one of their places.
+std::string stripes(int kind, int place) {
+  std::string rows;
+  for (int y = 0; y < 16; ++y) {
+    rows += '\0';
+    for (int x = 0; x < 16; ++x) {
+      const double angle = 0.5 * kind, wave = 0.6 + 0.15 * (kind % 3);
+      rows += static_cast<char>(
+          static_cast<int>(127 + 100 * std::sin(wave * (x * std::cos(angle) + y * std::sin(angle)) + place)));
+    }
+  }
+  return png_file(16, 16, grey, 8, rows);
+}
+
+TEST(Adapt, RecognisesImagesFromAFewOfEachClass) {
+  const TemporaryFolder folder;
+  for (int kind = 0; kind < 12; ++kind) {
+    for (int place = 0; place < 6; ++place) {
+      put(folder / ("classes/" + std::to_string(kind) + "/" + std::to_string(place) + ".png"),
+          stripes(kind, place));
+    }
+  }
+  run_json("learn --quiet --data " + (folder / "classes") +
+           " --learner itd --ways 2 --shots 2 --queries 3 --filters 4 --meta-batch 2 --iterations 4 "
+           "--valid-tasks 2 --test-tasks 2 --out " +
+           (folder / "run"));
+  for (const int kind : {1, 4, 7}) {
+    const std::string name = std::string("mine/stripes ") + static_cast<char>('a' + kind);
+    for (int place = 0; place < 2; ++place) {
+      put(folder / (name + "/" + std::to_string(place) + ".png"), stripes(kind, place));
+    }
+    put(folder / ("new/" + std::to_string(kind) + ".png"), stripes(kind, 1));
+  }
+  const std::string adapt = "adapt --run " + (folder / "run") + " --support '" + (folder / "mine") +
+                            "' --images " + (folder / "new");
+  const json report = run_json(adapt + " --out " + (folder / "p.csv"));
+  ASSERT_EQ(report.at("predictions").size(), 3U);
+  EXPECT_EQ(report.at("classes").size(), 3U);  // itd takes any number
+  EXPECT_EQ(report.at("predictions")[0].at("class"), "stripes b");
+  EXPECT_EQ(report.at("predictions")[1].at("class"), "stripes e");
+  EXPECT_EQ(report.at("predictions")[2].at("class"), "stripes h");
+  EXPECT_GT(report.at("predictions")[0].at("confidence"), 1.0 / 3);
+  EXPECT_THAT(read_text(folder / "p.csv"), HasSubstr("1.png\",\"stripes b\","));
+  const Output text = run_program(adapt);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("stripes h"));
+  EXPECT_THAT(run_program("adapt --run " + (folder / "run") + " --support " + (folder / "new") +
+                          " --images " + (folder / "new"))
+                  .err,
+              HasSubstr("new"));
+}
+
+}  // namespace
+}  // namespace bilevel::test

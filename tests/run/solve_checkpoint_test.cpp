@@ -1,0 +1,60 @@
+// A run that failed and was repaired, saved to a file in the middle and read back: the same bits as if it had
+// never stopped, with its failures, its bounds and its lowered rates.
+#include "bilevel/run/solve_checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "bilevel/problems/quadratic.h"
+#include "bilevel/run/checkpoint.h"
+
+namespace bilevel::test {
+namespace {
+
+TEST(SolveCheckpoint, a_repaired_run_with_bounds_goes_on_from_a_file) {
+  const Quadratic problem({.dimension = 3, .samples = 12, .seed = 11});
+  AlgorithmSettings settings;
+  settings.inner = {.steps = 200, .rate = 100};
+  settings.outer.rate = 0.01;
+  settings.with_bound = true;
+  const auto algorithm = make_algorithm("aid-cg", settings);
+  SolveOptions options{.iterations = 12, .records = 4};
+  options.settings = settings;
+  options.on_failure = OnFailure::backtrack;
+  const SolveSummary whole = solve(problem, *algorithm, options);
+  ASSERT_EQ(whole.reason, StopReason::iterations) << whole.message;
+  ASSERT_EQ(whole.failures.size(), 1U);
+  ASSERT_EQ(whole.records.back().bound.kind, BoundKind::rigorous);
+
+  const std::string path = std::filesystem::temp_directory_path() / "bilevel-solve-checkpoint-test";
+  int iterations = 0;
+  const SolveHooks hooks{.save =
+                             [&](const SolveState& state) {
+                               Checkpoint checkpoint;
+                               put_solve(checkpoint, state);
+                               save_checkpoint(path, checkpoint);
+                             },
+                         .interrupted = [&] { return ++iterations == 5; }};
+  EXPECT_EQ(solve(problem, *algorithm, options, hooks).reason, StopReason::interrupted);
+  SolveState read = take_solve(read_checkpoint(path));
+  std::filesystem::remove(path);
+  EXPECT_LT(read.adjustment.inner_rate, 1);
+  EXPECT_GT(read.watch.largest_w, 0);
+  EXPECT_EQ(read.good.iteration, read.so_far.state.iteration - 1);
+  const SolveSummary resumed = continue_solve(problem, *algorithm, options, std::move(read));
+  EXPECT_TRUE(resumed.state.x.equal(whole.state.x));
+  EXPECT_TRUE(resumed.state.inner.w.equal(whole.state.inner.w));
+  ASSERT_EQ(resumed.failures.size(), 1U);
+  EXPECT_EQ(resumed.failures[0].cause, whole.failures[0].cause);
+  EXPECT_EQ(resumed.failures[0].repair, whole.failures[0].repair);
+  EXPECT_EQ(resumed.records.back().bound.value, whole.records.back().bound.value);
+  ASSERT_EQ(resumed.records.size(), whole.records.size());
+  for (size_t i = 0; i < whole.records.size(); ++i) {
+    EXPECT_EQ(resumed.records[i].bound.kind, whole.records[i].bound.kind) << i;
+  }
+}
+
+}  // namespace
+}  // namespace bilevel::test
