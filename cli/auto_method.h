@@ -14,7 +14,7 @@ namespace bilevel::cli {
 
 struct AutoFlags {
   double accuracy = 0.01;
-  std::string choice;  // JSON of what was chosen, in an option that no help shows; empty = nothing was
+  std::string choice = {};  // JSON of what was chosen, in an option that no help shows; empty = nothing was
 };
 void add_auto_options(CLI::App& command, AutoFlags& flags);
 

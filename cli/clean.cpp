@@ -15,13 +15,15 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/run/stop_signal.h"
 #include "cli/algorithm_options.h"
 #include "cli/auto_method.h"
 #include "cli/clean_output.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/out_folder.h"
 #include "cli/progress.h"
+#include "cli/run_options.h"
+#include "cli/solve_run.h"
 
 namespace bilevel::cli {
 namespace {
@@ -35,7 +37,8 @@ struct Options {
   std::string model = "linear";
   double regularization = 0.001;  // K-RMD
   bool no_bias = false;
-  std::string data, out;
+  std::string data;
+  RunFlags run;
   AutoFlags automatic;
 };
 
@@ -79,7 +82,6 @@ void add_options(CLI::App& command, Options& o) {
       ->capture_default_str();
   model->add_option("--final-steps", o.clean.final_steps,
                     "of training the final model, at most; 2000 for linear, 1000 for cnn");
-  model->add_option("--out", o.out, "folder for weights.csv, suspects.csv and report.json");
   model->add_option("--seed", o.algorithm.solve.seed, "of the split, the noise, the batches and the start")
       ->capture_default_str();
 
@@ -87,6 +89,7 @@ void add_options(CLI::App& command, Options& o) {
   o.algorithm.settings = default_clean_options({.problem = {}, .scores = {}, .convex = true}).settings;
   add_algorithm_options(command, o.algorithm);
   add_auto_options(command, o.automatic);
+  add_run_options(command, o.run);
   add_common_options(command, o.common);
 }
 
@@ -185,6 +188,14 @@ void complete(const CLI::App& command, const CleaningModel& model, Options& o) {
   o.clean.solve = flags.solve;
 }
 
+CleaningModel make_model(const CLI::App& command, const Options& o, const CleaningSets& sets,
+                         const at::TensorOptions& tensors) {
+  if (o.model != "cnn") return make_linear_cleaning(sets, o.regularization, tensors);
+  CnnOptions cnn;
+  if (command.count("--regularization") > 0) cnn.regularization = o.regularization;
+  return make_cnn_cleaning(sets, cnn, tensors);
+}
+
 // The convex model's rate comes from the curvature at weights of 1, whatever x is now.
 void choose(CLI::App& command, const CleaningModel& model, Options& o, Progress& progress) {
   const CleanOptions defaults = default_clean_options(model);
@@ -203,53 +214,95 @@ void choose(CLI::App& command, const CleaningModel& model, Options& o, Progress&
   choose_method(command, problem, o.algorithm, o.automatic, progress, inner, given || model.convex);
 }
 
-void run(CLI::App& command, Options& o) {
-  const auto begin = std::chrono::steady_clock::now();
-  check_sources(command, o);
-  const at::TensorOptions tensors = apply_common_options(o.common);
-  (void)find_algorithm(o.algorithm.algorithm);  // an unknown one before the data are read
-  CleaningSets sets;
-  CleanReport report;
-  std::optional<OutFolder> out;
-  {
-    Progress progress(o.common);
-    progress("clean: reading the data");
-    sets = load(o, tensors);
-    CnnOptions cnn;
-    if (command.count("--regularization") > 0) cnn.regularization = o.regularization;
-    const CleaningModel model = o.model == "cnn" ? make_cnn_cleaning(sets, cnn, tensors)
-                                                 : make_linear_cleaning(sets, o.regularization, tensors);
-    if (wants_auto(o.algorithm)) choose(command, model, o, progress);
-    complete(command, model, o);
-    o.clean.validate(sets.train.size());
-    out.emplace(o.out);
-    report = clean(sets, model, o.clean, [&](const std::string& what) { progress("clean: " + what); });
-  }
-  CleanOutput output{.sets = sets, .report = report, .options = o.clean};
-  output.data = o.data.empty() ? o.files.train.features : o.data;
-  output.model = o.model;
-  output.named = !o.data.empty();
-  output.folder = o.out;
-  output.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  output.automatic = o.automatic;
+// ---- the work ----
+
+using Clock = std::chrono::steady_clock;
+
+CleanReport clean_in_folder(const Options& o, const CleaningSets& sets, const CleaningModel& model,
+                            RunFolder& folder, Progress& progress) {
+  const auto checkpoint = load_run(folder, o.run, o.common);
+  CleanHooks hooks;
+  hooks.progress = [&](const std::string& what) { progress("clean: " + what); };
+  hooks.interrupted = [] { return stop_requested(); };
+  hooks.solve = [&](const Problem& problem, const Algorithm& algorithm, const SolveOptions& options) {
+    SolveJob job{.problem = problem,
+                 .algorithm = algorithm,
+                 .options = options,
+                 .run = o.run,
+                 .common = o.common,
+                 .command = "clean"};
+    job.data = data_digest({sets.train.labels, sets.valid.labels, sets.test.labels},
+                           {sets.train.features.columns(), sets.classes});
+    return solve_in_folder(job, folder, checkpoint);
+  };
+  return clean(sets, model, o.clean, hooks);
+}
+
+void show_interrupted(const CLI::App& command, const Options& o, const CleanReport& report,
+                      RunFolder& folder) {
+  Json json = {{"folder", folder.path()}, {"stopped", "interrupted"}, {"solve", solve_json(report.solve)}};
+  if (o.common.json) fmt::print("{}\n", json.dump());
+  folder.end(RunStatus::interrupted, "", json);
+  say_interrupted(command, folder);
+}
+
+void show_finished(const Options& o, const CleanOutput& output, RunFolder& folder) {
+  const Json json = clean_json(output);
   if (o.common.json) {
-    fmt::print("{}\n", clean_json(output).dump());
+    fmt::print("{}\n", json.dump());
   } else {
     print_clean(output);
   }
-  for (const std::string& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
-  if (o.out.empty()) return;
+  for (const std::string& warning : output.report.warnings) fmt::print(stderr, "warning: {}\n", warning);
   write_clean(output);  // last: a full disk must not cost the answer
-  out->keep();
+  folder.end(RunStatus::finished, "", json);
   if (!o.common.json) {
-    fmt::print("written to {}: weights.csv, suspects.csv, report.json{}\n", o.out,
+    fmt::print("written to {}: weights.csv, suspects.csv, summary.json{}\n", folder.path(),
                output.named ? ", noise.csv" : "");
   }
 }
 
+void run(CLI::App& command, Options& o, int& exit_code) {
+  const auto begin = Clock::now();
+  take_options(command, o.run, o.common);
+  if (repeats_finished_run(o.run, o.common)) return;
+  check_sources(command, o);
+  const at::TensorOptions tensors = apply_common_options(o.common);
+  (void)find_algorithm(o.algorithm.algorithm);  // an unknown one before the data are read
+  Progress progress(o.common);
+  progress("clean: reading the data");
+  const CleaningSets sets = load(o, tensors);
+  const CleaningModel model = make_model(command, o, sets, tensors);
+  if (wants_auto(o.algorithm)) choose(command, model, o, progress);
+  complete(command, model, o);
+  // What is wrong by itself is said before there is a run.
+  o.clean.validate(sets.train.size());
+  o.clean.solve.validate();
+  (void)make_algorithm(o.clean.algorithm, o.clean.settings);
+  RunFolder folder = open_run(command, o.run, o.algorithm.solve.seed);
+  work_in(folder, [&] {
+    const StopSignal on_signal;
+    const CleanReport report = clean_in_folder(o, sets, model, folder, progress);
+    progress.clear();
+    if (!report.finished) {
+      show_interrupted(command, o, report, folder);
+      exit_code = interrupted;
+      return;
+    }
+    CleanOutput output{.sets = sets, .report = report, .options = o.clean};
+    output.automatic = o.automatic;
+    output.data = o.data.empty() ? o.files.train.features : o.data;
+    output.model = o.model;
+    output.named = !o.data.empty();
+    output.folder = folder.path();
+    output.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    show_finished(o, output, folder);
+  });
+}
+
 }  // namespace
 
-void add_clean_command(CLI::App& app, int& /*exit_code*/) {
+void add_clean_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("clean", "Find bad labels by the help of a clean validation set");
   command->footer(
       "One weight per training example is learned so that a model trained on the weighted set does well on\n"
@@ -263,10 +316,11 @@ void add_clean_command(CLI::App& app, int& /*exit_code*/) {
       "  bilevel clean --train x.npy --train-labels y.npy --valid xv.npy --valid-labels yv.npy --out "
       "cleaned\n"
       "  bilevel clean --train noisy.csv --valid clean.csv --label-column class\n"
-      "  bilevel clean --data fashion-mnist --corruption 0.5 --train-size 5000 --valid-size 5000 --json");
+      "  bilevel clean --data fashion-mnist --corruption 0.5 --train-size 5000 --valid-size 5000 --json\n"
+      "  bilevel clean --resume cleaned");
   const auto options = std::make_shared<Options>();
   add_options(*command, *options);
-  command->callback([command, options] { run(*command, *options); });
+  command->callback([command, options, &exit_code] { run(*command, *options, exit_code); });
 }
 
 }  // namespace bilevel::cli

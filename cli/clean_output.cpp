@@ -140,7 +140,7 @@ Json clean_json(const CleanOutput& o) {
     out["most_suspect"].push_back(suspect_json(o, r.suspects[i]));
   }
   out["warnings"] = r.warnings;
-  if (!o.folder.empty()) out["out"] = o.folder;
+  out["folder"] = o.folder;
   return out;
 }
 
@@ -189,7 +189,6 @@ void write_clean(const CleanOutput& o) {
   write_file(o.folder + "/suspects.csv", [&](std::ostream& out) { write_suspects(o, out); });
   if (o.named) write_file(o.folder + "/noise.csv", [&](std::ostream& out) { write_noise(o, out); });
   write_suspect_pictures(o);
-  write_file(o.folder + "/report.json", clean_json(o).dump(2) + "\n");
 }
 
 }  // namespace bilevel::cli

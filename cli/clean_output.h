@@ -16,16 +16,15 @@ struct CleanOutput {
   std::string data = {};  // the named set, or the training file
   std::string model = {};
   bool named = false;
-  std::string folder = {};  // of --out; empty = no files
+  std::string folder = {};  // of the run
   double seconds = 0;       // of the whole command
   AutoFlags automatic = {};
 };
 
 Json clean_json(const CleanOutput& output);
 void print_clean(const CleanOutput& output);
-// Into the folder, which exists: weights.csv, suspects.csv, report.json, the most suspect examples for a
-// report (clean_pictures.h), and noise.csv where the noise was drawn here. Each is written whole or not at
-// all.
+// Into the folder, which exists: weights.csv, suspects.csv, the most suspect examples for a report
+// (clean_pictures.h), and noise.csv where the noise was drawn here. Each is written whole or not at all.
 void write_clean(const CleanOutput& output);
 
 }  // namespace bilevel::cli

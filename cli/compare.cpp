@@ -21,6 +21,7 @@
 #include "cli/json.h"
 #include "cli/problem_options.h"
 #include "cli/progress.h"
+#include "cli/run_options.h"
 
 namespace bilevel::cli {
 namespace {
@@ -198,7 +199,7 @@ void print_text(const Options& o, const NamedProblem& problem,
   }
 }
 
-void save(const std::vector<ComparedAlgorithm>& results, const Json& json, const std::string& folder) {
+void save(const std::vector<ComparedAlgorithm>& results, const std::string& folder) {
   write_file(folder + "/runs.csv", [&](std::ostream& out) {
     out << "algorithm,seed,iteration,seconds,oracle_calls,inner_gradients,outer_gradients,hessian_products,"
            "cross_products,samples,loss,gradient_norm,own_loss,direction_norm\n";
@@ -229,7 +230,6 @@ void save(const std::vector<ComparedAlgorithm>& results, const Json& json, const
       }
     });
   }
-  write_file(folder + "/summary.json", json.dump(2) + "\n");
 }
 
 void add_options(CLI::App& command, Options& o) {
@@ -256,34 +256,39 @@ void add_options(CLI::App& command, Options& o) {
   command.add_flag("--own-loss", o.no_value,
                    "compare f(x, w) at the algorithm's own w, not at the solved one");
   command.add_option("--out", o.out,
-                     "folder for runs.csv, by_seconds.csv, by_oracle_calls.csv and summary.json");
+                     "folder for runs.csv, by_seconds.csv, by_oracle_calls.csv and summary.json; "
+                     "runs/compare-DATE-SEED by default");
   add_common_options(command, o.common);
 }
 
-int run(const CLI::App& command, Options& o) {
+int run(CLI::App& command, Options& o) {
   o.problem.data.tensors = apply_common_options(o.common);
   const NamedProblem problem = make_problem(command, o.problem);
   prepare(command, problem, o);
   o.compare.validate();
-  if (!o.out.empty()) make_folder(o.out, "--out");
-  std::vector<ComparedAlgorithm> results;
-  {
-    Progress progress(o.common);
-    results = compare_algorithms(*problem.problem, o.compare,
-                                 [&](const std::string& what) { progress("compare: " + what); });
-  }
-  const Json json = report_json(o, problem, results);
-  if (o.common.json) {
-    fmt::print("{}\n", json.dump());
-  } else {
-    print_text(o, problem, results);
-  }
-  if (!o.out.empty()) {
-    save(results, json, o.out);  // last: a full disk must not cost the answer
-    if (!o.common.json) {
-      fmt::print("\nruns.csv, by_seconds.csv, by_oracle_calls.csv and summary.json are in {}\n", o.out);
+  RunFlags flags;
+  flags.out = o.out;
+  RunFolder folder = open_run(command, flags, o.problem.data.seed);
+  work_in(folder, [&] {
+    std::vector<ComparedAlgorithm> results;
+    {
+      Progress progress(o.common);
+      results = compare_algorithms(*problem.problem, o.compare,
+                                   [&](const std::string& what) { progress("compare: " + what); });
     }
-  }
+    const Json json = report_json(o, problem, results);
+    if (o.common.json) {
+      fmt::print("{}\n", json.dump());
+    } else {
+      print_text(o, problem, results);
+    }
+    save(results, folder.path());  // last: a full disk must not cost the answer
+    folder.end(RunStatus::finished, "", json);
+    if (!o.common.json) {
+      fmt::print("\nruns.csv, by_seconds.csv, by_oracle_calls.csv and summary.json are in {}\n",
+                 folder.path());
+    }
+  });
   return success;
 }
 

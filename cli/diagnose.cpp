@@ -12,11 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/run/run_folder.h"
+#include "bilevel/run/state_checkpoint.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/diagnose_output.h"
 #include "cli/problem_options.h"
 #include "cli/progress.h"
+#include "cli/run_options.h"
 
 namespace bilevel::cli {
 namespace {
@@ -25,11 +28,14 @@ struct Options {
   CommonOptions common;
   ProblemFlags problem;
   DiagnoseOptions diagnose;
+  std::string at;
 };
 
 void add_options(CLI::App& command, Options& o) {
   DiagnoseOptions& d = o.diagnose;
   add_problem_options(command, o.problem);
+  command.add_option("--at", o.at,
+                     "folder of a run of solve or clean: its problem, at the x and w of its checkpoint");
   command.add_option("--accuracy", d.accuracy, "wished relative error of the hypergradient")
       ->capture_default_str();
   command
@@ -54,6 +60,70 @@ void add_options(CLI::App& command, Options& o) {
   add_common_options(command, o.common);
 }
 
+// ---- a run's point ----
+
+// Which options of a run say what its problem is; the rest is about how it was solved.
+const std::set<std::string>& problem_option_names() {
+  static const std::set<std::string> names = {
+      "--problem",        "--seed",         "--weight-decay",   "--train-features", "--train-labels",
+      "--valid-features", "--valid-labels", "--regularization", "--bias",           "--data",
+      "--data-dir",       "--corruption",   "--train-size",     "--valid-size",     "--space",
+      "--operations",     "--channels",     "--cells",          "--image-size",     "--images",
+      "--dtype"};
+  return names;
+}
+
+// The run's problem, as if its options had been typed here.
+void take_problem(CLI::App& command, const std::string& folder) {
+  const std::string owner = read_run(folder).command;
+  if (owner != "solve" && owner != "clean") {
+    throw std::invalid_argument(fmt::format(
+        "--at {}: it is a run of `bilevel {}`; diagnose reads those of solve and clean", folder, owner));
+  }
+  const Json config = read_json_file(folder + "/config.json");
+  const Json& options = config.at("options");
+  if (owner == "clean") {
+    for (const char* option : {"--train", "--valid", "--no-bias"}) {
+      if (options.contains(option)) {
+        throw std::invalid_argument(
+            fmt::format("--at {}: the run has {}; of clean, diagnose reads runs on a named set (--data)",
+                        folder, option));
+      }
+    }
+    if (config.at("effective").value("--model", "linear") != "linear") {
+      throw std::invalid_argument(
+          fmt::format("--at {}: of clean, diagnose reads runs with --model linear", folder));
+    }
+    set_option(command, "--problem", "hyper-cleaning");
+  }
+  for (const auto& [name, values] : options.items()) {
+    if (problem_option_names().count(name) == 0 || command.count(name) > 0) continue;
+    CLI::Option* option = command.get_option(name);
+    for (const std::string& value : values.get<std::vector<std::string>>()) option->add_result(value);
+    option->run_callback();
+  }
+  if (command.count("--dtype") == 0) {
+    set_option(command, "--dtype", config.at("effective").value("--dtype", "double"));
+  }
+}
+
+void take_point(const Options& o, const Problem& problem, DiagnoseOptions& d) {
+  const Checkpoint checkpoint = load_checkpoint(o.at + "/checkpoint");
+  if (!checkpoint.warning.empty()) fmt::print(stderr, "warning: {}\n", checkpoint.warning);
+  const Tensor x = problem.initial_outer(d.seed), w = problem.initial_inner(d.seed);
+  const AlgorithmState state = take_state(checkpoint, x.device());
+  if (state.x.numel() != x.numel() || state.inner.w.numel() != w.numel()) {
+    throw std::runtime_error(fmt::format(
+        "--at {}: its checkpoint has {} outer and {} inner variables, its problem {} and {}: the data have "
+        "changed since",
+        o.at, state.x.numel(), state.inner.w.numel(), x.numel(), w.numel()));
+  }
+  d.x = state.x;
+  d.w = state.inner.w;
+}
+
+// ---- what to type ----
+
 std::string shell_word(const std::string& value) {
   const bool plain =
       value.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") ==
@@ -63,14 +133,10 @@ std::string shell_word(const std::string& value) {
 
 // The options that say which problem it is, as they were given.
 void collect_problem(const CLI::App& app, std::string& text) {
-  static const std::set<std::string> others = {
-      "--help",      "--accuracy",    "--terms",      "--truncate",        "--calls",
-      "--patience",  "--inner-steps", "--inner-rate", "--inner-optimizer", "--inner-momentum",
-      "--curvature", "--damping",     "--json",       "--quiet",           "--threads",
-      "--at"};
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
-    if (option->count() == 0 || option->results().empty() || others.count(name) > 0) continue;
+    if (option->count() == 0 || option->results().empty() || problem_option_names().count(name) == 0)
+      continue;
     text += " " + name;
     if (option->get_expected_max() == 0) continue;  // a flag
     std::string values;
@@ -90,6 +156,7 @@ std::string command_line(const std::string& command, const std::string& problem,
 }
 
 void run(CLI::App& command, Options& o) {
+  if (!o.at.empty()) take_problem(command, o.at);
   o.problem.data.tensors = apply_common_options(o.common);
   const auto given = [&](const char* option) { return command.count(option) > 0; };
   DiagnoseOptions& d = o.diagnose;
@@ -106,15 +173,19 @@ void run(CLI::App& command, Options& o) {
     Progress progress(o.common);
     progress("diagnose: reading the problem");
     const NamedProblem problem = make_problem(command, o.problem);
+    if (!o.at.empty()) take_point(o, *problem.problem, d);
     learned_rate = problem.problem->inner_rate(problem.problem->initial_outer(d.seed)).defined();
     diagnosis =
         diagnose(diagnosed(problem), d, [&](const std::string& what) { progress("diagnose: " + what); });
   }
   std::string problem_text;
   collect_problem(command, problem_text);
-  const std::vector<std::string> commands = {
-      command_line("check", problem_text, check_options(diagnosis, learned_rate)),
-      command_line("solve", problem_text, algorithm_options(diagnosis, learned_rate))};
+  std::vector<std::string> commands;
+  // It begins at the problem's start, where a run's numbers do not hold.
+  if (o.at.empty()) {
+    commands.push_back(command_line("check", problem_text, check_options(diagnosis, learned_rate)));
+  }
+  commands.push_back(command_line("solve", problem_text, algorithm_options(diagnosis, learned_rate)));
   if (o.common.json) {
     fmt::print("{}\n", diagnosis_json(diagnosis, commands).dump());
   } else {
@@ -131,7 +202,8 @@ void add_diagnose_command(CLI::App& app, int& /*exit_code*/) {
       "Examples:\n"
       "  bilevel diagnose --problem ridge\n"
       "  bilevel diagnose --problem hyper-cleaning --data fashion-mnist --accuracy 0.01\n"
-      "  bilevel diagnose --problem mlp --json");
+      "  bilevel diagnose --problem mlp --json\n"
+      "  bilevel diagnose --at runs/solve-20260101-120000-0");
   const auto options = std::make_shared<Options>();
   add_options(*command, *options);
   command->callback([command, options] { run(*command, *options); });

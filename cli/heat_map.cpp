@@ -11,8 +11,8 @@
 
 #include "bilevel/data/byte_source.h"
 #include "bilevel/data/process.h"
+#include "bilevel/data/temporary_folder.h"
 #include "bilevel/data/write_file.h"
-#include "cli/temporary_folder.h"
 
 namespace bilevel::cli {
 namespace {
@@ -42,7 +42,7 @@ std::string tics(const std::vector<std::string>& names) {
 
 std::string heat_map(const at::Tensor& matrix, const std::vector<std::string>& names,
                      const std::string& title) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder("bilevel-heat-map");
   const at::Tensor values = matrix.detach().cpu().to(at::kDouble).contiguous();
   const int64_t size = values.size(0);
   write_file(folder.at("matrix"), [&](std::ostream& to) {

@@ -36,10 +36,17 @@ LearnSettings defaults_of(const std::string& data, const std::string& learner) {
     s.learn.iterations = 1000;
     s.learn.meta_batch = data == "omniglot" ? 4 : 32;
     s.learn.outer.rate = 0.001;
+    if (learner == "aid" || learner == "itd") s.learner.inner_rate = 0.1;
+    if (learner == "anil") s.learner.inner_steps = data == "fc100" ? 10 : 5;
+    if (learner == "maml") s.learner.inner_rate = 0.5;
   }
   if (data == "sinusoids") {
     s.data.shape.shots = 10;
     s.data.shape.queries = 10;
+    // Inputs as far as 5 from zero and squares: steeper than classes by a hundred times.
+    s.learner.inner_rate = learner == "aid" ? 0.0003 : 0.001;
+    if (learner == "aid") s.learner.inner_steps = 50;
+    if (learner == "imaml") s.learn.outer.rate = 0.001;
   } else if (!points && data != "omniglot") {
     s.data.shape.shots = 5;
     s.network.filters = data == "fc100" ? 64 : 32;

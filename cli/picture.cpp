@@ -8,7 +8,6 @@
 #include "bilevel/data/process.h"
 #include "bilevel/data/temporary_folder.h"
 #include "bilevel/data/write_file.h"
-#include "cli/temporary_folder.h"
 
 namespace bilevel::cli {
 namespace {

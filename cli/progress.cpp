@@ -25,8 +25,11 @@ Progress::Progress(const CommonOptions& options)
   if (plain_) next_ += std::chrono::milliseconds(static_cast<int64_t>(1e3 * first_plain));
 }
 
-Progress::~Progress() {
+Progress::~Progress() { clear(); }
+
+void Progress::clear() {
   if (shown_) fmt::print(stderr, "\r\033[K");
+  shown_ = false;
 }
 
 bool Progress::due() const { return every_ || ((terminal_ || plain_) && Clock::now() >= next_); }

@@ -16,7 +16,8 @@ class Progress {
   explicit Progress(const CommonOptions& options);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  ~Progress();                               // clears the live line
+  ~Progress();                               // clear()
+  void clear();                              // the live line goes away: something else is printed
   void operator()(const std::string& what);  // may be called as often as one likes
   void line(const std::string& text);        // one that stays, on a terminal and in a pipe
   bool due() const;                          // whether a call now would be seen: what it says may cost time

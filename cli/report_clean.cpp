@@ -131,14 +131,13 @@ std::string suspects_html(const RunData& run) {
     const std::string png = picture_bytes(fmt::format("{}/suspects/{:03}.png", run.facts.folder, shown));
     if (!png.empty()) {
       pictures += fmt::format(
-          "<li>{}<div class=\"given\">given: {}</div><div class=\"suggested\">{}</div>{}<div "
-          "class=\"small\">no. {}, weight "
-          "{}</div></li>\n",
+          "<li>{}<div class=\"given\">given: {}</div><div class=\"suggested\">suggested: {}</div>{}"
+          "<div class=\"small\">weight {}</div><div class=\"small\">no. {}</div></li>\n",
           html::image("image/png", png,
                       fmt::format("example {}, given as {}, suggested {}", s.index, s.given, s.suggested)),
           escaped(s.given), escaped(s.suggested),
           s.truth.empty() ? "" : fmt::format("<div class=\"small\">truth: {}</div>", escaped(s.truth)),
-          escaped(s.index), escaped(s.weight));
+          escaped(s.weight), escaped(s.index));
     }
     table.rows.push_back(
         {escaped(s.index), escaped(s.given), escaped(s.suggested), escaped(s.truth), escaped(s.weight)});
@@ -194,6 +193,9 @@ JobReport clean_report(const RunData& run) {
       job.headlines.emplace_back("time", html::time_text(*seconds));
   }
   std::erase_if(job.sections, [](const ReportSection& section) { return section.id == "learned"; });
+  job.curves = {{.title = "F1 of the suspects",
+                 .remark = "Against the labels before the noise.",
+                 .measures = {{.object = {}, .name = "f1_wrong"}, {.object = {}, .name = "f1_replaced"}}}};
   std::string worth = accuracies_html(s);
   const std::string weights = weights_html(run);
   if (!worth.empty() || !weights.empty()) {

@@ -11,7 +11,6 @@
 #include "bilevel/nas/genotype.h"
 #include "bilevel/run/html.h"
 #include "bilevel/run/plot.h"
-#include "cli/picture.h"
 #include "cli/report.h"
 
 namespace bilevel::cli {
@@ -244,30 +243,6 @@ std::vector<CurveGroup> search_curves(const RunData& run) {
 
 }  // namespace
 
-std::string cells_html(const std::string& space_name, const std::string& genotype) {
-  std::string picture;
-  try {
-    const nas::SearchSpace space = nas::make_space(space_name);
-    const nas::Genotype parsed = genotype.find('{') == std::string::npos
-                                     ? nas::parse_genotype(space, genotype)
-                                     : nas::genotype_from_json(space, genotype);
-    const std::string text = nas::genotype_text(parsed);
-    if (can_draw()) {
-      picture = fmt::format(
-          "<div class=\"scroll\" tabindex=\"0\">{}</div>\n",
-          html::image("image/svg+xml", with_dark_colors(picture_of(nas::genotype_dot(parsed), "svg")),
-                      "The cell as a graph: " + text));
-    } else {
-      picture =
-          html::note("No picture of the cell: graphviz is not installed (Debian: apt-get install graphviz).");
-    }
-    return fmt::format("<figure class=\"card wide\">{}<figcaption><code>{}</code></figcaption></figure>\n",
-                       picture, escaped(text));
-  } catch (const std::exception& error) {
-    return html::note(fmt::format("The genotype cannot be drawn: {}", error.what()));
-  }
-}
-
 JobReport search_report(const RunData& run) {
   JobReport job = plain_report(run);
   const Json& s = run.summary;
@@ -324,7 +299,10 @@ JobReport search_report(const RunData& run) {
 
 JobReport train_report(const RunData& run) {
   JobReport job = plain_report(run);
-  const auto [space, genotype] = genotype_of(run);
+  std::string data = text_in(run.summary, "data");
+  if (data.empty()) data = run.effective("--data");
+  job.subject =
+      "Training a cell on " + (data.empty() ? "images" : std::filesystem::path(data).filename().string());
   add_cells(run, job, "The cell that was trained");
   return job;
 }

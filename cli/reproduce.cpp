@@ -1,5 +1,6 @@
 #include "cli/reproduce.h"
 #include "cli/progress.h"
+#include "cli/run_options.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -137,28 +138,31 @@ void check_options(const Item& item, const ReproduceOptions& o) {
   }
 }
 
-int run(const std::string& name, ReproduceOptions& o) {
+int run(CLI::App& command, const std::string& name, ReproduceOptions& o) {
   if (name.empty()) return list_items(o.common.json);
   const Item& item = find_item(name);
   check_options(item, o);
   o.tensors = apply_common_options(o.common);
-  if (!o.out.empty()) make_folder(o.out, "--out");
-  Json result = {{"item", item.name}, {"scale", o.scale}, {"seed", o.seed}};
-  {
-    Progress progress(o.common);
-    o.progress = [&](const std::string& what) { progress(item.name + ": " + what); };
-    result.update(item.run(o));
-  }
-  if (o.common.json) {
-    fmt::print("{}\n", result.dump());
-  } else {
-    print_text(result);
-  }
-  if (!o.out.empty()) {
-    std::string file = item.name;
-    std::replace(file.begin(), file.end(), ':', '-');
-    write_file(o.out + "/" + file + ".json", result.dump(2) + "\n");
-  }
+  RunFlags flags;
+  flags.out = o.out;
+  RunFolder folder = open_run(command, flags, o.seed);
+  o.out = folder.path();
+  work_in(folder, [&] {
+    Json result = {{"item", item.name}, {"scale", o.scale}, {"seed", o.seed}};
+    {
+      Progress progress(o.common);
+      o.progress = [&](const std::string& what) { progress(item.name + ": " + what); };
+      result.update(item.run(o));
+    }
+    result["folder"] = folder.path();
+    if (o.common.json) {
+      fmt::print("{}\n", result.dump());
+    } else {
+      print_text(result);
+    }
+    folder.end(RunStatus::finished, "", result);
+    if (!o.common.json) fmt::print("the run is in {}\n", folder.path());
+  });
   return success;
 }
 
@@ -197,10 +201,11 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--seed", options->seed, "of splits, noise, starts and batches")->capture_default_str();
   command->add_option("--out", options->out,
-                      "folder for the result as ITEM.json; idarts: curves as ITEM.csv");
+                      "folder for the result as summary.json, and idarts's curves as ITEM.csv; "
+                      "runs/reproduce-DATE-SEED by default");
   options->common.dtype = "float";  // of the items on data; the small ones are in double in any case
   add_common_options(*command, options->common);
-  command->callback([item, options, &exit_code] { exit_code = run(*item, *options); });
+  command->callback([command, item, options, &exit_code] { exit_code = run(*command, *item, *options); });
 }
 
 }  // namespace bilevel::cli

@@ -1,6 +1,8 @@
 #include "cli/run_options.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -13,7 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/data/sha256.h"
 #include "bilevel/run/machine.h"
+#include "cli/runs.h"
 
 namespace bilevel::cli {
 namespace {
@@ -95,6 +99,37 @@ Stored read_toml_options(const std::string& path) {
   return stored;
 }
 
+// A resumed run may be told where it runs and where its files are now, which data_digest() compares.
+const std::set<std::string>& may_change() {
+  static const std::set<std::string> names = {
+      "--threads",     "--device", "--data-dir",     "--data",           "--labels",        "--test-images",
+      "--test-labels", "--train",  "--train-labels", "--test",           "--valid-labels",  "--valid",
+      "--features",    "--split",  "--benchmark",    "--train-features", "--valid-features"};
+  return names;
+}
+
+void require_as_it_began(CLI::App& command, const std::string& folder) {
+  const Json config = read_json_file(folder + "/config.json", largest_config);
+  std::vector<std::string> others;
+  for_each_option(command, [&](CLI::Option& option) {
+    const std::string name = option.get_name();
+    if (option.count() == 0 || option.results().empty() || may_change().count(name) > 0) return;
+    for (const char* part : {"options", "effective"}) {
+      if (config.contains(part) && config[part].is_object() && config[part].contains(name) &&
+          values_of(config[part][name]) == option.results()) {
+        return;
+      }
+    }
+    others.push_back(name);
+  });
+  if (!others.empty()) {
+    throw std::invalid_argument(fmt::format(
+        "--resume {} with {}: a run goes on as it began; begin another with --config {}/config.json and what "
+        "is to be different",
+        folder, fmt::join(others, ", "), folder));
+  }
+}
+
 void give(CLI::App& command, const Stored& stored) {
   for (const auto& [name, values] : stored) {
     CLI::Option* option = command.get_option_no_throw(name);
@@ -138,15 +173,33 @@ void take_options(CLI::App& command, const RunFlags& f, CommonOptions& common) {
     throw std::invalid_argument(
         fmt::format("--resume {} with --out {}: a run goes on in its own folder", f.resume, f.out));
   }
+  if (!f.resume.empty() && !f.config.empty()) {
+    throw std::invalid_argument(
+        fmt::format("--resume {} with --config {}: a run goes on as it began", f.resume, f.config));
+  }
   if (!f.config.empty()) take_file(command, f.config, "--config");
   if (f.resume.empty()) return;
   if (!is_run(f.resume)) {
     throw std::runtime_error(
         fmt::format("--resume {}: there is no run.json in it; give the folder of a run", f.resume));
   }
+  require_as_it_began(command, f.resume);
   take_file(command, f.resume + "/config.json", "--resume");
   // Another number of threads has other bits.
   if (common.threads == 0) common.threads = read_run(f.resume).machine.threads;
+}
+
+bool repeats_finished_run(const RunFlags& f, const CommonOptions& common) {
+  if (f.resume.empty() || read_run(f.resume).status != RunStatus::finished) return false;
+  if (says(common, LogLevel::info)) {
+    fmt::print(stderr, "the run in {} is finished; this is its summary\n", f.resume);
+  }
+  if (common.json) {
+    fmt::print("{}\n", read_json_file(f.resume + "/summary.json").dump());
+  } else {
+    show_run(f.resume, false);
+  }
+  return true;
 }
 
 std::string default_run_folder(const std::string& command, uint64_t seed) {
@@ -201,6 +254,22 @@ std::optional<Checkpoint> load_run(RunFolder& run, const RunFlags& f, const Comm
     fmt::print(stderr, "warning: {}\n", difference);
   }
   return checkpoint;
+}
+
+std::string data_digest(const std::vector<Tensor>& labels, const std::vector<int64_t>& sizes) {
+  Sha256 digest;
+  const auto add = [&](const int64_t* values, size_t count) {
+    const auto length = static_cast<int64_t>(count);  // so that two sets cannot be cut at another place
+    digest.add({reinterpret_cast<const char*>(&length), sizeof length});
+    digest.add({reinterpret_cast<const char*>(values), count * sizeof(int64_t)});
+  };
+  for (const Tensor& set : labels) {
+    if (!set.defined()) continue;
+    const Tensor here = set.to(at::kCPU, at::kLong).contiguous();
+    add(here.data_ptr<int64_t>(), static_cast<size_t>(here.numel()));
+  }
+  add(sizes.data(), sizes.size());
+  return digest.hex();
 }
 
 void say_interrupted(const CLI::App& command, const RunFolder& run) {

@@ -6,14 +6,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "bilevel/core/tensor.h"
 #include "bilevel/run/run_folder.h"
 #include "cli/common.h"
 
 namespace bilevel::cli {
 
 struct RunFlags {
-  std::string out, resume, config;
+  std::string out = {}, resume = {}, config = {};
   double save_seconds = 10;
 };
 // --out, --resume, --config, --save-every. An option that such a command must have cannot be required() of
@@ -23,8 +25,13 @@ void add_run_options(CLI::App& command, RunFlags& flags);
 // First of all: options that --config's file or the resumed run's config.json has and that were not typed get
 // these values, as if they had been, and a resumed run gets its threads back. The file is a run's
 // config.json, any JSON object of option names and values, or TOML. Throws std::invalid_argument naming file
-// and option.
+// and option, also where a resumed run is told to be another one than it began as: only where it runs and
+// where its files lie may be said anew.
 void take_options(CLI::App& command, const RunFlags& flags, CommonOptions& common);
+
+// Whether --resume names a run that is finished; says so and repeats its summary, so that nothing is left to
+// do.
+bool repeats_finished_run(const RunFlags& flags, const CommonOptions& common);
 
 // Last before the work: the folder, new or resumed.
 RunFolder open_run(CLI::App& command, const RunFlags& flags, uint64_t seed);
@@ -37,6 +44,9 @@ std::string default_run_folder(const std::string& command, uint64_t seed);
 nlohmann::ordered_json options_json(CLI::App& command);
 // As if it had been typed, so that a resumed run has it too.
 void set_option(CLI::App& command, const std::string& name, const std::string& value);
+
+// Of labels and sizes: tells another set, another part of it or another order. Labels are int64.
+std::string data_digest(const std::vector<Tensor>& labels, const std::vector<int64_t>& sizes);
 
 // What is said where a signal ended the run.
 void say_interrupted(const CLI::App& command, const RunFolder& run);

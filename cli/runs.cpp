@@ -13,6 +13,7 @@
 #include "bilevel/run/run_folder.h"
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/runs.h"
 
 namespace bilevel::cli {
 namespace {
@@ -133,6 +134,8 @@ void print_object(const char* title, const Json& object) {
   }
 }
 
+}  // namespace
+
 void show_run(const std::string& folder, bool json) {
   if (!is_run(folder)) {
     throw std::invalid_argument(
@@ -169,8 +172,6 @@ void show_run(const std::string& folder, bool json) {
     fmt::print("\nit can go on: bilevel {} --resume {}\n", facts.command, folder);
   }
 }
-
-}  // namespace
 
 void add_runs_command(CLI::App& app, int& /*exit_code*/) {
   struct Options {

@@ -43,25 +43,6 @@ void show_step(Progress& progress, const nas::SearchState& state, int64_t steps,
                        time_text(state.seconds / done * (all - done))));
 }
 
-Checkpoint checkpoint_of(const nas::SearchState& state, const nas::SupernetProblem& problem) {
-  Checkpoint checkpoint = nas::search_checkpoint(state);
-  checkpoint.metadata["images"] = {{"train", problem.inner_samples()}, {"valid", problem.outer_samples()}};
-  return checkpoint;
-}
-
-nas::SearchState resumed_state(const SearchFlags& o, const nas::SupernetProblem& problem,
-                               const Checkpoint& checkpoint, c10::Device device) {
-  const auto stored = checkpoint.metadata.find("images");
-  const nlohmann::json now = {{"train", problem.inner_samples()}, {"valid", problem.outer_samples()}};
-  if (stored == checkpoint.metadata.end() || *stored != now) {
-    throw std::runtime_error(fmt::format(
-        "--resume {}: the run was made on other images than are there now ({}): give the data it began "
-        "with",
-        o.run.resume, now.dump()));
-  }
-  return nas::search_state(checkpoint, problem.supernet().space(), device);
-}
-
 struct Setup {
   nas::SearchSpace space;
   std::optional<nas::RandomSearch> random;  // where the method has no supernet
@@ -69,7 +50,18 @@ struct Setup {
   std::optional<nas::Benchmark> benchmark;
   std::optional<nas::SupernetProblem> problem;
   at::TensorOptions tensors;
+  std::string digest;  // of the images
 };
+
+nas::SearchState resumed_state(const SearchFlags& o, const Setup& setup, const Checkpoint& checkpoint) {
+  if (checkpoint.metadata.value("data", "") != setup.digest) {
+    throw std::runtime_error(
+        fmt::format("--resume {}: the run was made on other images, or another split, than are there now ({} "
+                    "training, {} validation): give the data it began with",
+                    o.run.resume, setup.problem->inner_samples(), setup.problem->outer_samples()));
+  }
+  return nas::search_state(checkpoint, setup.space, setup.tensors.device());
+}
 
 // Cells of the size of the supernet, trained by the space's recipe but for what a search says of it.
 nas::RandomSearch make_random_search(const nas::SearchSpace& space, const nas::SearchOptions& search,
@@ -161,6 +153,9 @@ Setup make_setup(CLI::App& command, SearchFlags& o, Progress& progress) {
   o.data.seed = o.split.seed = setup.search.seed;
   const ImageData data = load_image_data(o.data);
   const SearchSplit split = make_search_split(data.train_labels, data.classes, o.split);
+  std::vector<int64_t> sizes = data.train_images.sizes().vec();
+  sizes.push_back(data.classes);
+  setup.digest = data_digest({data.train_labels, split.train, split.valid}, sizes);
   if (o.method == "random") {
     setup.random = make_random_search(setup.space, setup.search, o, data, split, setup.tensors);
   }
@@ -195,21 +190,29 @@ void work(const CLI::App& command, const SearchFlags& o, Setup& setup, nas::Sear
           Progress& progress, int& exit_code) {
   const nas::Benchmark* benchmark = setup.benchmark ? &*setup.benchmark : nullptr;
   const auto checkpoint = load_run(folder, o.run, o.common);
-  nas::SearchState state = checkpoint ? resumed_state(o, *setup.problem, *checkpoint, setup.tensors.device())
+  nas::SearchState state = checkpoint          ? resumed_state(o, setup, *checkpoint)
                            : search != nullptr ? search->begin()
                                                : nas::begin_random_search(*setup.random);
   const StopSignal on_signal;
   nas::SearchCallbacks callbacks;
+  OracleCounts counts = state.counts;
   callbacks.step = [&](const nas::SearchState& s, int64_t steps) {
+    counts = s.counts;
     show_step(progress, s, steps, setup.search.epochs);
   };
   callbacks.epoch = [&](const nas::EpochRecord& r) {
     Json line = {{"step", r.epoch}};
     line.update(nas::epoch_json(setup.space, r));
+    if (search != nullptr) line["counts"] = counts_json(counts);  // others train cells, without an oracle
     folder.record(line);
     progress.line(epoch_line(setup.space, r, setup.search.epochs));
   };
-  callbacks.save = [&](const nas::SearchState& s) { folder.save(checkpoint_of(s, *setup.problem)); };
+  callbacks.save_seconds = o.run.save_seconds;
+  callbacks.save = [&](const nas::SearchState& s) {
+    Checkpoint now = nas::search_checkpoint(s);
+    now.metadata["data"] = setup.digest;
+    folder.save(std::move(now));
+  };
   callbacks.interrupted = [] { return stop_requested(); };
   callbacks.message = [&](const std::string& text) { progress.line(text); };
   const nas::SearchSummary summary =
@@ -236,6 +239,7 @@ void work(const CLI::App& command, const SearchFlags& o, Setup& setup, nas::Sear
 
 void run(CLI::App& command, SearchFlags& o, int& exit_code) {
   take_options(command, o.run, o.common);
+  if (repeats_finished_run(o.run, o.common)) return;
   Progress progress(o.common);
   progress.line("search: reading the data");
   Setup setup = make_setup(command, o, progress);

@@ -34,7 +34,7 @@ struct SearchFlags {
       settings;  // and how to take it over
   std::string benchmark;
   RunFlags run;
-  AutoFlags automatic{.accuracy = 0.1};  // of --method auto
+  AutoFlags automatic{.accuracy = 0.1, .choice = {}};  // of --method auto
 };
 
 void add_search_options(CLI::App& command, SearchFlags& flags);

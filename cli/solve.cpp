@@ -12,6 +12,7 @@
 #include <string>
 
 #include "bilevel/data/npy.h"
+#include "bilevel/data/sha256.h"
 #include "cli/algorithm_options.h"
 #include "cli/auto_method.h"
 #include "cli/commands.h"
@@ -65,8 +66,19 @@ void print_text(const Options& o, const NamedProblem& problem, const SolveSummar
   }
 }
 
+// Of the files that the problem was made of; the seed tells the rest.
+nlohmann::json file_digests(const ProblemOptions& data) {
+  nlohmann::json digests = nlohmann::json::array();
+  for (const std::string& path :
+       {data.train_features, data.train_labels, data.valid_features, data.valid_labels}) {
+    if (!path.empty()) digests.push_back(sha256_of_file(path));
+  }
+  return digests;
+}
+
 int run(CLI::App& command, Options& o) {
   take_options(command, o.run, o.common);
+  if (repeats_finished_run(o.run, o.common)) return success;
   o.problem.data.tensors = apply_common_options(o.common);
   const NamedProblem problem = make_problem(command, o.problem);
   if (wants_auto(o.algorithm)) {
@@ -87,7 +99,8 @@ int run(CLI::App& command, Options& o) {
                                                   .algorithm = *algorithm,
                                                   .options = o.algorithm.solve,
                                                   .run = o.run,
-                                                  .common = o.common},
+                                                  .common = o.common,
+                                                  .data = file_digests(o.problem.data)},
                                                  folder, checkpoint);
     Json json = {{"problem", problem.name}, {"folder", folder.path()}};
     json.update(solve_json(summary));

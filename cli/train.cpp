@@ -4,15 +4,11 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -27,38 +23,40 @@
 #include "bilevel/run/stop_signal.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/out_folder.h"
+#include "cli/json.h"
 #include "cli/progress.h"
-#include "cli/train_settings.h"
+#include "cli/run_options.h"
 
 namespace bilevel::cli {
 namespace {
 
 constexpr int64_t largest_genotype_file = 1 << 20;
-constexpr double save_seconds = 10;  // at least, between two checkpoints
 
 struct Options {
   CommonOptions common{.dtype = "float"};
-  TrainSettings settings;
-  std::string genotype_file;
-  std::string out, resume;
-  bool no_flip = false;
+  RunFlags run;
+  std::string space = "nasbench201", genotype, genotype_file;
+  int64_t channels = 0, cells = 0;
+  bool imagenet = false, no_flip = false;
+  int64_t train_size = 0;
+  ImageDataOptions data;
+  nas::TrainOptions train;
 };
 
 void add_options(CLI::App& command, Options& o) {
-  nas::TrainOptions& t = o.settings.train;
+  nas::TrainOptions& t = o.train;
   auto* what = command.add_option_group("what to train");
-  what->add_option("--space", o.settings.space, "search space of the cell")->capture_default_str();
-  what->add_option("--arch", o.settings.genotype, "the cell, as text or JSON");
+  what->add_option("--space", o.space, "search space of the cell")->capture_default_str();
+  what->add_option("--arch", o.genotype, "the cell, as text or JSON");
   what->add_option("--genotype", o.genotype_file,
                    "file that holds it, such as the genotype.json of a search");
-  what->add_option("--channels", o.settings.channels, "of the first stage; 0 = the space's own")
+  what->add_option("--channels", o.channels, "of the first stage; 0 = the space's own")
       ->capture_default_str();
-  what->add_option("--cells", o.settings.cells, "a stage in nasbench201, else in all; 0 = the space's own")
+  what->add_option("--cells", o.cells, "a stage in nasbench201, else in all; 0 = the space's own")
       ->capture_default_str();
-  what->add_flag("--imagenet", o.settings.imagenet, "darts: the network and the recipe for ImageNet");
+  what->add_flag("--imagenet", o.imagenet, "darts: the network and the recipe for ImageNet");
 
-  ImageDataOptions& d = o.settings.data;
+  ImageDataOptions& d = o.data;
   auto* data = command.add_option_group("images");
   data->add_option("--data", d.data,
                    "cifar10, cifar100, mnist, fashion-mnist, a folder of class folders, or an IDX file")
@@ -71,7 +69,7 @@ void add_options(CLI::App& command, Options& o) {
   data->add_option("--test-labels", d.test_labels, "IDX file");
   data->add_option("--image-size", d.image_size, "rescales all images to this side; 0 = as they are")
       ->capture_default_str();
-  data->add_option("--train-size", o.settings.train_size, "class-balanced part of the set; 0 = all")
+  data->add_option("--train-size", o.train_size, "class-balanced part of the set; 0 = all")
       ->capture_default_str();
 
   auto* how = command.add_option_group("how; the space's published recipe where nothing is said");
@@ -92,10 +90,7 @@ void add_options(CLI::App& command, Options& o) {
   how->add_option("--label-smoothing", t.label_smoothing, "part of a label that all classes share");
   how->add_option("--seed", t.seed, "of the start, the batches, the augmentation and --train-size");
 
-  command.add_option(
-      "--out", o.out,
-      "folder for genotype.txt, genotype.json, weights.checkpoint, history.jsonl, summary.json");
-  command.add_option("--resume", o.resume, "goes on with what was stopped in this folder, to the same bits");
+  add_run_options(command, o.run);
   add_common_options(command, o.common);
 }
 
@@ -110,92 +105,63 @@ std::string read_genotype_file(const std::string& path) {
   return text;
 }
 
-// The cell's text; a JSON file also says its space where --space does not.
-void find_genotype(const CLI::App& command, Options& o) {
-  TrainSettings& s = o.settings;
-  if (s.genotype.empty() == o.genotype_file.empty()) {
+// The cell's text; a JSON file also says its space where --space does not. The run keeps the cell itself: its
+// file may move.
+void find_genotype(CLI::App& command, Options& o) {
+  if (o.genotype.empty() == o.genotype_file.empty()) {
     throw std::invalid_argument("train: say which cell by --arch TEXT or by --genotype FILE, one of the two");
   }
   if (!o.genotype_file.empty()) {
-    s.genotype = read_genotype_file(o.genotype_file);
-    const Json json = Json::parse(s.genotype, nullptr, /*allow_exceptions=*/false);
+    o.genotype = read_genotype_file(o.genotype_file);
+    const Json json = Json::parse(o.genotype, nullptr, /*allow_exceptions=*/false);
     if (command.count("--space") == 0 && json.is_object() && json.contains("space") &&
         json["space"].is_string()) {
-      s.space = json["space"].get<std::string>();
+      set_option(command, "--space", json["space"].get<std::string>());
     }
   }
-  const nas::SearchSpace space = nas::make_space(s.space);
+  const nas::SearchSpace space = nas::make_space(o.space);
   try {
-    s.genotype = nas::genotype_text(nas::parse_genotype(space, s.genotype));
+    set_option(command, "--arch", nas::genotype_text(nas::parse_genotype(space, o.genotype)));
   } catch (const std::invalid_argument& error) {
     if (o.genotype_file.empty()) throw;
     throw std::invalid_argument(fmt::format("{}: {}", o.genotype_file, error.what()));
   }
+  command.get_option("--genotype")->clear();
 }
 
 // The recipe of the space where the user said nothing else.
 void complete(const CLI::App& command, Options& o) {
-  TrainSettings& s = o.settings;
-  const nas::SpaceKind kind = nas::make_space(s.space).kind;
-  const nas::TrainOptions recipe = nas::default_train_options(kind, s.imagenet);
+  nas::TrainOptions& train = o.train;
+  const nas::SpaceKind kind = nas::make_space(o.space).kind;
+  const nas::TrainOptions recipe = nas::default_train_options(kind, o.imagenet);
   const auto fill = [&](const char* option, auto& value, const auto& published) {
     if (command.count(option) == 0) value = published;
   };
-  fill("--epochs", s.train.epochs, recipe.epochs);
-  fill("--batch", s.train.batch, recipe.batch);
-  fill("--rate", s.train.rate, recipe.rate);
-  fill("--schedule", s.train.schedule, recipe.schedule);
-  fill("--momentum", s.train.momentum, recipe.momentum);
-  fill("--nesterov", s.train.nesterov, recipe.nesterov && s.train.momentum > 0);
-  fill("--weight-decay", s.train.weight_decay, recipe.weight_decay);
-  fill("--clip", s.train.clip, recipe.clip);
-  fill("--crop-padding", s.train.augment.crop_padding, recipe.augment.crop_padding);
-  fill("--cutout", s.train.augment.cutout, recipe.augment.cutout);
-  fill("--drop-path", s.train.drop_path, recipe.drop_path);
-  fill("--auxiliary", s.train.auxiliary, recipe.auxiliary);
-  fill("--label-smoothing", s.train.label_smoothing, recipe.label_smoothing);
-  s.train.augment.flip = !o.no_flip;
-  s.dtype = o.common.dtype;
-  s.data.seed = s.train.seed;
-  if (s.train_size < 0) {
-    throw std::invalid_argument(fmt::format("--train-size {}: must be at least 0 (all)", s.train_size));
+  fill("--epochs", train.epochs, recipe.epochs);
+  fill("--batch", train.batch, recipe.batch);
+  fill("--rate", train.rate, recipe.rate);
+  fill("--schedule", train.schedule, recipe.schedule);
+  fill("--momentum", train.momentum, recipe.momentum);
+  fill("--nesterov", train.nesterov, recipe.nesterov && train.momentum > 0);
+  fill("--weight-decay", train.weight_decay, recipe.weight_decay);
+  fill("--clip", train.clip, recipe.clip);
+  fill("--crop-padding", train.augment.crop_padding, recipe.augment.crop_padding);
+  fill("--cutout", train.augment.cutout, recipe.augment.cutout);
+  fill("--drop-path", train.drop_path, recipe.drop_path);
+  fill("--auxiliary", train.auxiliary, recipe.auxiliary);
+  fill("--label-smoothing", train.label_smoothing, recipe.label_smoothing);
+  train.augment.flip = !o.no_flip;
+  o.data.seed = train.seed;
+  if (o.train_size < 0) {
+    throw std::invalid_argument(fmt::format("--train-size {}: must be at least 0 (all)", o.train_size));
   }
-  if (kind != nas::SpaceKind::darts && s.train.drop_path > 0) {
+  if (kind != nas::SpaceKind::darts && train.drop_path > 0) {
     throw std::invalid_argument(
-        fmt::format("--drop-path {}: only the DARTS space's networks drop paths", s.train.drop_path));
+        fmt::format("--drop-path {}: only the DARTS space's networks drop paths", train.drop_path));
   }
   // What is wrong by itself is said before images are read.
-  s.train.validate(s.train_size > 0 ? s.train_size : std::numeric_limits<int64_t>::max());
-  s.data.validate();
-}
-
-// Those given, in all groups.
-void collect_given(const CLI::App& command, std::vector<std::string>& names) {
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->count() > 0) names.push_back(option->get_name());
-  }
-  for (const CLI::App* group : command.get_subcommands({})) collect_given(*group, names);
-}
-
-void require_nothing_else(const CLI::App& command) {
-  static const std::set<std::string> allowed = {"--resume",  "--data-dir", "--device",
-                                                "--threads", "--json",     "--quiet"};
-  std::vector<std::string> others;
-  collect_given(command, others);
-  std::erase_if(others, [](const std::string& name) { return allowed.count(name) > 0; });
-  if (!others.empty()) {
-    throw std::invalid_argument(fmt::format(
-        "--resume with {}: a training goes on as it began, and its folder says all but --data-dir, --device "
-        "and --threads",
-        fmt::join(others, ", ")));
-  }
-}
-
-std::string checkpoint_path(const std::string& folder) { return folder + "/weights.checkpoint"; }
-
-bool exists(const std::string& path) {
-  struct ::stat status {};
-  return ::stat(path.c_str(), &status) == 0;
+  train.validate(o.train_size > 0 ? o.train_size : std::numeric_limits<int64_t>::max());
+  o.data.validate();
 }
 
 // ---- the work ----
@@ -219,24 +185,24 @@ void take_part(ImageData& data, int64_t size, uint64_t seed) {
   data.train_labels = data.train_labels.index_select(0, part);
 }
 
-Job prepare(const TrainSettings& s, const at::TensorOptions& tensors) {
+Job prepare(const Options& o, const at::TensorOptions& tensors) {
   Job job;
-  job.space = nas::make_space(s.space);
-  job.data = load_image_data(s.data);
-  take_part(job.data, s.train_size, s.train.seed);
+  job.space = nas::make_space(o.space);
+  job.data = load_image_data(o.data);
+  take_part(job.data, o.train_size, o.train.seed);
   const ImageData& data = job.data;
-  nas::NetworkOptions network{.channels = s.channels, .cells = s.cells};
+  nas::NetworkOptions network{.channels = o.channels, .cells = o.cells};
   network.input_channels = data.train_images.size(1);
   network.height = data.train_images.size(2);
   network.width = data.train_images.size(3);
   network.classes = data.classes;
-  network.imagenet_stem = s.imagenet;
-  network.auxiliary = s.train.auxiliary > 0;
+  network.imagenet_stem = o.imagenet;
+  network.auxiliary = o.train.auxiliary > 0;
   job.network =
-      std::make_unique<nas::Network>(*job.space, nas::parse_genotype(*job.space, s.genotype), network);
+      std::make_unique<nas::Network>(*job.space, nas::parse_genotype(*job.space, o.genotype), network);
   job.training = std::make_unique<nas::Training>(
       *job.network, DeviceImages(data.train_images, data.train_labels, data.mean, data.std, tensors),
-      DeviceImages(data.test_images, data.test_labels, data.mean, data.std, tensors), s.train);
+      DeviceImages(data.test_images, data.test_labels, data.mean, data.std, tensors), o.train);
   return job;
 }
 
@@ -246,43 +212,36 @@ double seconds_of(const nas::TrainState& state) {
   return seconds;
 }
 
-Json summary_json(const TrainSettings& s, const Job& job, const nas::TrainState& state, bool finished) {
+Json summary_json(const Options& o, const Job& job, const nas::TrainState& state, const std::string& folder,
+                  bool finished) {
   Json out = {
-      {"space", s.space},
-      {"genotype", s.genotype},
+      {"space", o.space},
+      {"genotype", o.genotype},
       {"parameters", job.network->parameters()},
       {"multiply_adds", job.network->multiply_adds()},
-      {"data", s.data.data},
+      {"data", o.data.data},
       {"train_images", job.data.train_labels.numel()},
       {"test_images", job.data.test_labels.numel()},
       {"finished", finished},
       {"test_accuracy", state.history.empty() ? Json(nullptr) : Json(state.history.back().test_accuracy)},
       {"seconds", seconds_of(state)},
+      {"folder", folder},
       {"history", Json::array()}};
   for (const nas::TrainEpoch& record : state.history) out["history"].push_back(nas::epoch_json(record));
   return out;
 }
 
-void save(const std::string& folder, const TrainSettings& s, const Job& job, const nas::TrainState& state,
-          bool finished) {
-  Checkpoint checkpoint;
-  nas::put_training(checkpoint, state);
-  checkpoint.metadata["settings"] = settings_json(s);
-  checkpoint.metadata["labels_sha256"] = labels_digest(job.data);
-  save_checkpoint(checkpoint_path(folder), checkpoint);
-  write_file(folder + "/genotype.txt", s.genotype + "\n");
-  write_file(folder + "/genotype.json", nas::genotype_json(job.network->genotype()) + "\n");
-  write_file(folder + "/history.jsonl", [&](std::ostream& stream) {
-    for (const nas::TrainEpoch& record : state.history) stream << nas::epoch_json(record).dump() << '\n';
-  });
-  write_file(folder + "/summary.json", summary_json(s, job, state, finished).dump(2) + "\n");
+std::string digest_of(const ImageData& data) {
+  std::vector<int64_t> sizes = data.train_images.sizes().vec();
+  sizes.push_back(data.classes);
+  return data_digest({data.train_labels, data.test_labels}, sizes);
 }
 
 void require_same_images(const Checkpoint& checkpoint, const ImageData& data, const std::string& folder) {
-  if (checkpoint.metadata.value("labels_sha256", "") == labels_digest(data)) return;
+  if (checkpoint.metadata.value("data", "") == digest_of(data)) return;
   throw std::runtime_error(
-      fmt::format("--resume {}: the labels of the images are others than those that it began with; give back "
-                  "the same files, or begin anew with --out",
+      fmt::format("--resume {}: the labels or sizes of the images are others than those that it began with; "
+                  "give back the same files, or begin anew with --out",
                   folder));
 }
 
@@ -291,10 +250,10 @@ std::string epoch_line(const nas::TrainEpoch& r, int64_t epochs) {
                      r.train_loss, r.train_accuracy, r.test_accuracy, r.seconds);
 }
 
-void print_text(const TrainSettings& s, const Job& job, const nas::TrainState& state) {
-  fmt::print("{}\n{} parameters, {} multiply-adds; {} training and {} test images of {}\n\n", s.genotype,
+void print_text(const Options& o, const Job& job, const nas::TrainState& state) {
+  fmt::print("{}\n{} parameters, {} multiply-adds; {} training and {} test images of {}\n\n", o.genotype,
              job.network->parameters(), job.network->multiply_adds(), job.data.train_labels.numel(),
-             job.data.test_labels.numel(), s.data.data);
+             job.data.test_labels.numel(), o.data.data);
   fmt::print("{:>6}{:>11}{:>12}{:>10}{:>10}{:>10}\n", "epoch", "rate", "loss", "train %", "test %",
              "seconds");
   for (const nas::TrainEpoch& r : state.history) {
@@ -303,84 +262,70 @@ void print_text(const TrainSettings& s, const Job& job, const nas::TrainState& s
   }
 }
 
-void run(const CLI::App& command, Options& o, int& exit_code) {
-  Checkpoint before;
-  if (!o.resume.empty()) {
-    require_nothing_else(command);
-    before = load_checkpoint(checkpoint_path(o.resume));
-    if (!before.warning.empty()) fmt::print(stderr, "warning: {}\n", before.warning);
-    const std::string folder = o.settings.data.folder;
-    o.settings = settings_from_json(before.metadata, checkpoint_path(o.resume));
-    if (command.count("--data-dir") > 0) o.settings.data.folder = folder;
-    o.common.dtype = o.settings.dtype;
-    o.out = o.resume;
-  } else {
-    find_genotype(command, o);
-    complete(command, o);
-    if (!o.out.empty() && exists(checkpoint_path(o.out))) {
-      throw std::invalid_argument(fmt::format(
-          "--out {}: a training is there already; go on with it by --resume {}, or choose another folder",
-          o.out, o.out));
-    }
-  }
-  const at::TensorOptions tensors = apply_common_options(o.common);
-  const TrainSettings& s = o.settings;
-  Job job = prepare(s, tensors);
+// From the checkpoint where there is one; whether it came to the end.
+bool train_in_folder(const Options& o, const Job& job, RunFolder& folder, nas::TrainState& state) {
+  const auto checkpoint = load_run(folder, o.run, o.common);
+  if (checkpoint) require_same_images(*checkpoint, job.data, o.run.resume);
+  state = checkpoint ? nas::take_training(*checkpoint, *job.training) : job.training->start();
+  const int64_t steps = job.training->steps_per_epoch();
+  RunProgress progress(o.common, "train", o.train.epochs * steps, state.inner.step);
+  const std::string digest = digest_of(job.data);
+  nas::TrainHooks hooks;
+  hooks.stop = stop_requested;
+  hooks.progress = [&](const nas::TrainProgress& p) {
+    progress({.step = (p.epoch - 1) * steps + p.step,
+              .loss = p.loss,
+              .more = fmt::format("epoch {}/{}", p.epoch, p.epochs)});
+  };
+  hooks.epoch_ended = [&](const nas::TrainState& now) {
+    const nas::TrainEpoch& last = now.history.back();
+    Json line = {{"step", last.epoch}};
+    line.update(nas::epoch_json(last));
+    folder.record(line);
+    progress.line(epoch_line(last, o.train.epochs));
+  };
+  hooks.save_seconds = o.run.save_seconds;
+  hooks.save = [&](const nas::TrainState& now) {
+    Checkpoint saved;
+    nas::put_training(saved, now);
+    saved.metadata["data"] = digest;
+    folder.save(std::move(saved));
+  };
+  return job.training->run(state, hooks);
+}
+
+void work(const CLI::App& command, const Options& o, const Job& job, RunFolder& folder, int& exit_code) {
+  const StopSignal on_signal;
+  write_file(folder.file("genotype.txt"), o.genotype + "\n");
+  write_file(folder.file("genotype.json"), nas::genotype_json(job.network->genotype()) + "\n");
   nas::TrainState state;
-  if (o.resume.empty()) {
-    state = job.training->start();
-  } else {
-    require_same_images(before, job.data, o.resume);
-    state = nas::take_training(before, *job.training);
-  }
-  before = {};
-  OutFolder out(o.out);
-  bool finished = false;
-  {
-    const StopSignal signals;
-    Progress progress(o.common);
-    auto saved = std::chrono::steady_clock::now();
-    nas::TrainHooks hooks;
-    hooks.stop = stop_requested;
-    hooks.progress = [&](const nas::TrainProgress& p) {
-      progress(fmt::format("train: epoch {}/{}, step {}/{}, loss {:.4f}", p.epoch, p.epochs, p.step, p.steps,
-                           p.loss));
-    };
-    hooks.epoch_ended = [&](const nas::TrainState& now) {
-      progress.line(epoch_line(now.history.back(), s.train.epochs));
-      const auto clock = std::chrono::steady_clock::now();
-      const bool last = now.epoch() == s.train.epochs;
-      if (o.out.empty() || last || std::chrono::duration<double>(clock - saved).count() < save_seconds)
-        return;
-      save(o.out, s, job, now, false);
-      out.keep();
-      saved = clock;
-    };
-    finished = job.training->run(state, hooks);
-  }
-  if (!o.out.empty()) {
-    save(o.out, s, job, state, finished);
-    out.keep();
-  }
+  const bool finished = train_in_folder(o, job, folder, state);
+  const Json json = summary_json(o, job, state, folder.path(), finished);
   if (o.common.json) {
-    fmt::print("{}\n", summary_json(s, job, state, finished).dump());
+    fmt::print("{}\n", json.dump());
   } else {
-    print_text(s, job, state);
-    if (finished) {
-      fmt::print("\ntest accuracy {:.2f} % after {} epochs, {:.1f} s\n", state.history.back().test_accuracy,
-                 state.epoch(), seconds_of(state));
-    }
-    if (!o.out.empty()) {
-      fmt::print(
-          "written to {}: genotype.txt, genotype.json, weights.checkpoint, history.jsonl, summary.json\n",
-          o.out);
-    }
+    print_text(o, job, state);
   }
-  if (finished) return;
-  exit_code = interrupted;
-  fmt::print(stderr, "bilevel: stopped in epoch {} of {}; {}\n", state.epoch() + 1, s.train.epochs,
-             o.out.empty() ? "nothing was saved, because there is no --out"
-                           : fmt::format("bilevel train --resume {} goes on", o.out));
+  folder.end(finished ? RunStatus::finished : RunStatus::interrupted, "", json);
+  if (!finished) {
+    say_interrupted(command, folder);
+    exit_code = interrupted;
+  } else if (!o.common.json) {
+    fmt::print("\ntest accuracy {:.2f} % after {} epochs, {:.1f} s\n", state.history.back().test_accuracy,
+               state.epoch(), seconds_of(state));
+    fmt::print("written to {}: genotype.txt, genotype.json, checkpoint, metrics.jsonl, summary.json\n",
+               folder.path());
+  }
+}
+
+void run(CLI::App& command, Options& o, int& exit_code) {
+  take_options(command, o.run, o.common);
+  if (repeats_finished_run(o.run, o.common)) return;
+  find_genotype(command, o);
+  complete(command, o);
+  const Job job = prepare(o, apply_common_options(o.common));
+  RunFolder folder = open_run(command, o.run, o.train.seed);
+  work_in(folder, [&] { work(command, o, job, folder, exit_code); });
 }
 
 }  // namespace

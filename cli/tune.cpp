@@ -27,6 +27,8 @@
 #include "cli/json.h"
 #include "cli/newsgroups_path.h"
 #include "cli/progress.h"
+#include "cli/run_options.h"
+#include "cli/solve_run.h"
 
 namespace bilevel::cli {
 namespace {
@@ -38,7 +40,7 @@ struct Options {
   RegularizerFileOptions files;
   int64_t top = 20;
   uint64_t seed = 0;
-  std::string out;
+  RunFlags run;
   AutoFlags automatic;
 };
 
@@ -77,7 +79,7 @@ void add_options(CLI::App& command, Options& o) {
       ->check(CLI::Range(int64_t{0}, int64_t{1000000}))
       ->capture_default_str();
   command.add_option("--seed", o.seed, "of the split and of the batches")->capture_default_str();
-  command.add_option("--out", o.out, "folder for regularisers, model and results");
+  add_run_options(command, o.run);
   add_common_options(command, o.common);
 }
 
@@ -184,19 +186,32 @@ std::vector<int64_t> by_regularizer(const Tensor& x) {
   return order;
 }
 
-Tuned tune(const RegularizerSearch& problem, AlgorithmFlags& flags, Progress& progress) {
+SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o, RunFolder& folder) {
+  const auto checkpoint = load_run(folder, o.run, o.common);
+  const auto algorithm = make_algorithm(o.algorithm.algorithm, o.algorithm.settings);
+  SolveJob job{.problem = problem,
+               .algorithm = *algorithm,
+               .options = o.algorithm.solve,
+               .run = o.run,
+               .common = o.common,
+               .command = "tune"};
+  const RegularizerSets& sets = problem.sets();
+  job.data = data_digest({sets.train.labels, sets.valid.labels, sets.test ? sets.test->labels : Tensor()},
+                         {problem.layout().features, sets.nonzeros, sets.classes});
+  return solve_in_folder(job, folder, checkpoint);
+}
+
+// Only the summary where it was interrupted.
+Tuned tune(const RegularizerSearch& problem, Options& o, RunFolder& folder, Progress& progress) {
   Tuned tuned;
+  AlgorithmFlags& flags = o.algorithm;
   Oracle oracle(problem);
   progress("tune: the outer rate");
   if (flags.settings.outer.rate == 0) flags.settings.outer.rate = first_outer_rate(oracle, flags);
-  const auto algorithm = make_algorithm(flags.algorithm, flags.settings);
-  tuned.summary =
-      solve(problem, *algorithm, flags.solve, {.record = [&](const SolveRecord& r, const AlgorithmState&) {
-              progress(fmt::format("tune: iteration {}, validation loss {:.4f}, accuracy {:.2f} %",
-                                   r.iteration, r.outer_loss, r.metrics.at("valid_accuracy")));
-              return true;
-            }});
+  flags.solve.settings = flags.settings;
+  tuned.summary = solve_in_folder(problem, o, folder);
   if (ended_badly(tuned.summary.reason)) throw NotFiniteError(tuned.summary.message);
+  if (tuned.summary.reason == StopReason::interrupted) return tuned;
   // As many steps as the tuned model has had: T where every iteration begins anew, all of them elsewhere.
   progress("tune: one common regulariser");
   const int64_t steps = std::max(tuned.summary.state.inner.step, flags.settings.inner.steps);
@@ -204,6 +219,7 @@ Tuned tune(const RegularizerSearch& problem, AlgorithmFlags& flags, Progress& pr
       problem.metrics(train_common(oracle, flags, steps).final.w, problem.initial_outer(flags.solve.seed));
   tuned.after = tuned.summary.records.back().metrics;
   tuned.order = by_regularizer(tuned.summary.state.x);
+  progress.clear();
   return tuned;
 }
 
@@ -217,7 +233,8 @@ Json feature_json(const RegularizerSets& sets, const Tensor& x, int64_t j) {
           {"regulariser", number(std::exp(value))}};
 }
 
-Json report_json(const RegularizerSearch& problem, const Options& o, const Tuned& t) {
+Json report_json(const RegularizerSearch& problem, const Options& o, const Tuned& t,
+                 const std::string& folder) {
   const RegularizerSets& sets = problem.sets();
   Json out = {{"features", problem.layout().features},
               {"nonzeros", sets.nonzeros},
@@ -249,6 +266,7 @@ Json report_json(const RegularizerSearch& problem, const Options& o, const Tuned
   }
   out.update(solve_json(t.summary));
   add_choice(o.automatic, out);
+  out["folder"] = folder;
   return out;
 }
 
@@ -296,7 +314,7 @@ std::string quoted(const std::string& name) {
   return result + '"';
 }
 
-void save(const RegularizerSearch& problem, const Tuned& t, const Json& report, const std::string& folder) {
+void save(const RegularizerSearch& problem, const Tuned& t, const std::string& folder) {
   const std::filesystem::path path(folder);
   const Tensor x = t.summary.state.x, matrix = problem.layout().matrix(t.summary.state.inner.w);
   const Tensor norms = matrix.norm(2, 1);
@@ -311,10 +329,35 @@ void save(const RegularizerSearch& problem, const Tuned& t, const Json& report, 
                         norms[j].item<double>());
     }
   });
-  write_file(path / "results.json", report.dump(1) + "\n");
 }
 
-void run(CLI::App& command, Options& o) {
+void work(const CLI::App& command, Options& o, const RegularizerSearch& problem, RunFolder& folder,
+          Progress& progress, int& exit_code) {
+  const Tuned tuned = tune(problem, o, folder, progress);
+  if (tuned.summary.reason == StopReason::interrupted) {
+    Json json = solve_json(tuned.summary);
+    json["folder"] = folder.path();
+    if (o.common.json) fmt::print("{}\n", json.dump());
+    exit_code = end_solve_run(command, folder, tuned.summary, json);
+    return;
+  }
+  const Json report = report_json(problem, o, tuned, folder.path());
+  if (o.common.json) {
+    fmt::print("{}\n", report.dump());
+  } else {
+    print_text(report);
+  }
+  save(problem, tuned, folder.path());  // last: a full disk must not cost the answer
+  exit_code = end_solve_run(command, folder, tuned.summary, report);
+  if (!o.common.json) {
+    fmt::print("\nwritten to {}: regularisers.npy, regularisers.csv, model.npy, summary.json\n",
+               folder.path());
+  }
+}
+
+void run(CLI::App& command, Options& o, int& exit_code) {
+  take_options(command, o.run, o.common);
+  if (repeats_finished_run(o.run, o.common)) return;
   check_choice(command, o);
   set_defaults(command, o);
   if (o.common.device != "cpu") {
@@ -325,50 +368,44 @@ void run(CLI::App& command, Options& o) {
   find_algorithm(o.algorithm.algorithm);  // before the reading, which takes a while
   if (command.count("--inner-rate") > 0) require_rate("tune", "inner_rate", o.algorithm.settings.inner.rate);
   if (command.count("--outer-rate") > 0) require_rate("tune", "outer_rate", o.algorithm.settings.outer.rate);
-  Tuned tuned;
-  std::unique_ptr<RegularizerSearch> problem;
-  {
-    Progress progress(o.common);
-    progress("tune: reading");
-    problem = std::make_unique<RegularizerSearch>(read(o, dtype), o.algorithm.settings.inner.rate);
-    o.algorithm.settings.inner.rate = problem->rate();
-    if (wants_auto(o.algorithm)) {
-      // x is bounded so that this rate stays safe: it is not up for choice.
-      const DiagnosedProblem facts{.problem = problem.get(),
-                                   .name = "tune",
-                                   .inner_steps = o.algorithm.settings.inner.steps,
-                                   .inner_rate = problem->rate(),
-                                   .convex = true};
-      choose_method(command, facts, o.algorithm, o.automatic, progress, o.algorithm.settings.inner, true);
-      o.algorithm.settings.inner.rate = problem->rate();  // all its digits
-    }
-    finish_algorithm_options(o.algorithm);
-    // Before the work, so that a folder that cannot be had costs nothing.
-    if (!o.out.empty()) make_folder(o.out, "--out");
-    tuned = tune(*problem, o.algorithm, progress);
+  Progress progress(o.common);
+  progress("tune: reading");
+  const RegularizerSearch problem(read(o, dtype), o.algorithm.settings.inner.rate);
+  o.algorithm.settings.inner.rate = problem.rate();
+  if (wants_auto(o.algorithm)) {
+    // x is bounded so that this rate stays safe: it is not up for choice.
+    const DiagnosedProblem facts{.problem = &problem,
+                                 .name = "tune",
+                                 .inner_steps = o.algorithm.settings.inner.steps,
+                                 .inner_rate = problem.rate(),
+                                 .convex = true};
+    choose_method(command, facts, o.algorithm, o.automatic, progress, o.algorithm.settings.inner, true);
+    o.algorithm.settings.inner.rate = problem.rate();  // all its digits
   }
-  const Json report = report_json(*problem, o, tuned);
-  if (o.common.json) {
-    fmt::print("{}\n", report.dump());
-  } else {
-    print_text(report);
-  }
-  if (!o.out.empty()) save(*problem, tuned, report, o.out);  // last: a full disk must not cost the answer
+  finish_algorithm_options(o.algorithm);
+  // What is wrong by itself is said before there is a run.
+  o.algorithm.solve.validate();
+  AlgorithmSettings settings = o.algorithm.settings;
+  if (settings.outer.rate == 0) settings.outer.rate = 1;
+  (void)make_algorithm(o.algorithm.algorithm, settings);
+  RunFolder folder = open_run(command, o.run, o.seed);
+  work_in(folder, [&] { work(command, o, problem, folder, progress, exit_code); });
 }
 
 }  // namespace
 
-void add_tune_command(CLI::App& app, int& /*exit_code*/) {
+void add_tune_command(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("tune", "Find one regulariser per feature for softmax regression on your data");
   command->footer(
       "Examples:\n"
       "  bilevel tune --train train.svm --test test.svm --features words.txt --out tuned\n"
       "  bilevel tune --train x.npy --train-labels y.npy --valid-part 0.3\n"
-      "  bilevel tune --data newsgroups --data-dir 20news-bydate.tar.xz");
+      "  bilevel tune --data newsgroups --data-dir 20news-bydate.tar.xz\n"
+      "  bilevel tune --resume tuned");
   const auto options = std::make_shared<Options>();
   add_options(*command, *options);
-  command->callback([command, options] { run(*command, *options); });
+  command->callback([command, options, &exit_code] { run(*command, *options, exit_code); });
 }
 
 }  // namespace bilevel::cli

@@ -241,7 +241,12 @@ const AlgorithmRow& find_algorithm(const std::string& name) {
 }
 
 std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const AlgorithmSettings& settings) {
-  return find_algorithm(name).make(settings);
+  auto algorithm = find_algorithm(name).make(settings);
+  if (settings.with_bound && dynamic_cast<const DoubleLoop*>(algorithm.get()) == nullptr) {
+    throw std::invalid_argument(fmt::format(
+        "algorithm '{}' has no error bound: double loops have, whose direction is one estimator's", name));
+  }
+  return algorithm;
 }
 
 }  // namespace bilevel

@@ -111,6 +111,8 @@ class SolveRun {
   SolveSummary run() {
     SolveSummary& summary = state_.so_far;
     if (summary.records.empty()) record();
+    // And was killed before it could say so.
+    if (summary.reason == StopReason::not_run && converged()) summary.reason = StopReason::converged;
     while (summary.reason == StopReason::not_run) {
       iterate();
       const bool at_the_end = summary.reason != StopReason::not_run && !ended_badly(summary.reason) &&
@@ -125,6 +127,10 @@ class SolveRun {
   OracleCounts counts() const {
     OracleCounts all = counts_before_;
     return all += oracle_.counts();
+  }
+
+  bool converged() const {
+    return state_.direction_norm >= 0 && state_.direction_norm < options_.direction_tolerance;
   }
 
   void iterate() {
@@ -163,7 +169,7 @@ class SolveRun {
     if (!went_well(before, step)) return;
     state_.bound = step.bound;
     if (hooks_.step) hooks_.step(summary.state, state_.direction_norm, summary.seconds);
-    if (state_.direction_norm < options_.direction_tolerance) {
+    if (converged()) {
       summary.reason = StopReason::converged;
     } else if (hooks_.interrupted && hooks_.interrupted()) {
       summary.reason = StopReason::interrupted;

@@ -71,6 +71,7 @@ AlgorithmSettings search_rates(const Problem& problem, const CompareOptions& opt
   SolveOptions solve_options = options.solve;
   solve_options.batches = batches_of(options, row);
   solve_options.records = 1;
+  solve_options.on_failure = OnFailure::stop;  // a rate that needs a repair is no candidate
   solve_options.keep_points = true;
   const double seconds = search.seconds > 0 ? search.seconds : options.solve.seconds;
   if (seconds > 0) solve_options.seconds = seconds / count;
@@ -89,6 +90,7 @@ AlgorithmSettings search_rates(const Problem& problem, const CompareOptions& opt
             fmt::format("{}: inner rate {:.3g}, outer rate {:.3g}", row.name, candidate.inner.rate, rate));
       }
       ++result.candidates;
+      solve_options.settings = candidate;
       const double value =
           worst_value(problem, *row.make(candidate), solve_options, search_seeds, measure_value);
       if (!std::isfinite(value)) ++result.failed_candidates;
@@ -203,6 +205,7 @@ std::vector<ComparedAlgorithm> compare_algorithms(const Problem& problem, const 
       solve_options.seed = seed;
       solve_options.batches = batches_of(options, row);
       solve_options.keep_points = true;
+      solve_options.settings = settings;
       ComparedRun run;
       run.seed = seed;
       run.summary = solve(problem, *row.make(settings), solve_options);

@@ -27,7 +27,7 @@ struct DiagnoseOptions {
   bool curvature_given = false;     // the user decided about kind or damping
   // Gradients and products that the search for one estimator's K may take; beyond them K is extrapolated.
   // Calls and not seconds, so that the answer does not depend on the machine's mood.
-  int64_t calls_per_method = 1500;
+  int64_t calls_per_method = 600;
   double patience = 120;  // seconds: what would take longer on its own is not measured
   Tensor x = {}, w = {};  // the point; undefined = the problem's start
   uint64_t seed = 0;      // of that start

@@ -33,8 +33,10 @@ double accuracy(const CleaningModel& model, const Tensor& w, const CleaningSet& 
   return set.size() == 0 ? -1 : accuracy_percent(model.scores(w, set), set.labels);
 }
 
-TrainedModel train(const CleaningSets& sets, const CleaningModel& model, const CleanOptions& options,
-                   const Tensor& x, const std::function<void(int64_t)>& progress, OracleCounts& counts) {
+// Nothing where `goes_on` says false.
+std::optional<TrainedModel> train(const CleaningSets& sets, const CleaningModel& model,
+                                  const CleanOptions& options, const Tensor& x,
+                                  const std::function<bool(int64_t)>& goes_on, OracleCounts& counts) {
   Oracle oracle(*model.problem);
   const uint64_t seed = options.solve.seed;
   const bool full = options.final_batch == 0 || options.final_batch >= sets.train.size();
@@ -54,7 +56,7 @@ TrainedModel train(const CleaningSets& sets, const CleaningModel& model, const C
     state = continue_inner(oracle, x, state, run).final;
     result.steps += run.options.steps;
     if (full) result.gradient_norm = gradient_norm(oracle, state.w, x);
-    progress(result.steps);
+    if (!goes_on(result.steps)) return std::nullopt;
   }
   if (!full) result.gradient_norm = gradient_norm(oracle, state.w, x);
   result.w = state.w;
@@ -174,44 +176,56 @@ Detection detect(const Tensor& flagged, const Tensor& bad) {
 }
 
 CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const CleanOptions& options,
-                  const CleanProgress& progress) {
+                  const CleanHooks& hooks) {
   options.validate(sets.train.size());
   const Problem& problem = *model.problem;
   const auto algorithm = make_algorithm(options.algorithm, options.settings);
   const auto say = [&](const std::string& what) {
-    if (progress) progress(what);
+    if (hooks.progress) hooks.progress(what);
   };
   CleanReport report;
-  report.solve =
-      solve(problem, *algorithm, options.solve, {.record = [&](const SolveRecord& r, const AlgorithmState&) {
-              say(fmt::format("iteration {} of {}, validation loss {:.4f}", r.iteration,
-                              options.solve.iterations, r.outer_loss));
-              return true;
-            }});
+  SolveOptions solve_options = options.solve;
+  solve_options.settings = options.settings;
+  report.solve = hooks.solve ? hooks.solve(problem, *algorithm, solve_options)
+                             : solve(problem, *algorithm, solve_options,
+                                     {.record = [&](const SolveRecord& r, const AlgorithmState&) {
+                                       say(fmt::format("iteration {} of {}, validation loss {:.4f}",
+                                                       r.iteration, options.solve.iterations, r.outer_loss));
+                                       return true;
+                                     }});
   if (ended_badly(report.solve.reason)) {
     throw NotFiniteError(
         fmt::format("{} (inner rate {:.4g})", report.solve.message, options.settings.inner.rate));
   }
+  if (report.solve.reason == StopReason::interrupted) return report;
   Oracle oracle(problem);
   const Tensor x = report.solve.state.x;
   report.inner_gradient_norm = gradient_norm(oracle, report.solve.state.inner.w, x);
   report.first_gradient_norm = gradient_norm(oracle, first_inner(problem, options.solve.seed), x);
 
   report.counts = report.solve.counts;
-  report.cleaned = train(
-      sets, model, options, x,
-      [&](int64_t steps) { say(fmt::format("training on the learned weights: {} steps", steps)); },
-      report.counts);
-  report.baseline = train(
-      sets, model, options, at::full_like(x, weight_one),
-      [&](int64_t steps) { say(fmt::format("training on all labels alike: {} steps", steps)); },
-      report.counts);
+  const auto trained = [&](const Tensor& weights, const char* on_what) {
+    return train(
+        sets, model, options, weights,
+        [&](int64_t steps) {
+          say(fmt::format("training on {}: {} steps", on_what, steps));
+          return !hooks.interrupted || !hooks.interrupted();
+        },
+        report.counts);
+  };
+  const auto cleaned = trained(x, "the learned weights");
+  if (!cleaned) return report;
+  const auto baseline = trained(at::full_like(x, weight_one), "all labels alike");
+  if (!baseline) return report;
+  report.cleaned = *cleaned;
+  report.baseline = *baseline;
 
   report.x = x.to(at::kCPU);
   report.weights = report.x.sigmoid();
   report.suggested = model.scores(report.cleaned.w, sets.train).argmax(1);
   find_suspects(sets, options, report);
   add_warnings(model, options, report);
+  report.finished = true;
   return report;
 }
 

@@ -59,6 +59,7 @@ struct TrainedModel {
 };
 
 struct CleanReport {
+  bool finished = false;  // false: interrupted, and there is nothing but `solve`
   SolveSummary solve;
   double inner_gradient_norm = 0;  // |grad_w g| where the algorithm ended, on the full set
   double first_gradient_norm = 0;  // and at its first w: the measure of how solved the inner problem is
@@ -73,10 +74,17 @@ struct CleanReport {
   std::vector<std::string> warnings;
 };
 
-using CleanProgress = std::function<void(const std::string& what)>;
+struct CleanHooks {
+  std::function<void(const std::string& what)> progress = {};
+  // Runs the algorithm in place of solve(): one that saves its state, or goes on from one.
+  std::function<SolveSummary(const Problem&, const Algorithm&, const SolveOptions&)> solve = {};
+  // Asked along the final trainings. They are short beside the algorithm, and the same every time: who goes
+  // on repeats them.
+  std::function<bool()> interrupted = {};
+};
 
 // Throws NotFiniteError where the run leaves the finite numbers.
 CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const CleanOptions& options,
-                  const CleanProgress& progress = {});
+                  const CleanHooks& hooks = {});
 
 }  // namespace bilevel

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bilevel/core/random.h"
+#include "bilevel/meta/head_products.h"
 #include "bilevel/meta/task_loss.h"
 
 namespace bilevel::meta {
@@ -34,7 +35,7 @@ class HeadLinearization : public Linearization {
         head_(problem.split(w)),
         features_(problem.train_features(z)),
         size_(z.size(0)) {
-    const Tensor outputs = outputs_of(features_, head_.matrix, head_.bias);
+    const Tensor outputs = head_outputs(features_, head_.matrix, head_.bias);
     scale_ = 1.0 / static_cast<double>(features_.size(1));
     if (problem.classes_) {
       probabilities_ = outputs.softmax(2);
@@ -49,25 +50,28 @@ class HeadLinearization : public Linearization {
 
   Tensor hessian(const Tensor& v) override {
     const auto direction = problem_.split(v);
-    return pulled_back(curved(outputs_of(features_, direction.matrix, direction.bias)), features_, v);
+    return pulled_back(curved(head_outputs(features_, direction.matrix, direction.bias)), features_, v);
   }
 
   Tensor cross(const Tensor& v) override {
     const auto direction = problem_.split(v);
-    return cross_with(direction, curved(outputs_of(features_, direction.matrix, direction.bias)));
+    return cross_with(direction, curved(head_outputs(features_, direction.matrix, direction.bias)));
   }
 
   std::pair<Tensor, Tensor> hessian_and_cross(const Tensor& v) override {
     const auto direction = problem_.split(v);
-    const Tensor bent = curved(outputs_of(features_, direction.matrix, direction.bias));
+    const Tensor bent = curved(head_outputs(features_, direction.matrix, direction.bias));
     return {pulled_back(bent, features_, v), cross_with(direction, bent)};
   }
 
   Tensor cross_transposed(const Tensor& u) override {
     const Tensor moved = problem_.train_features(u);
-    const Tensor bent = curved(at::bmm(moved, head_.matrix.transpose(1, 2)));
-    const Tensor matrix = at::bmm(bent.transpose(1, 2), features_) + at::bmm(slopes_.transpose(1, 2), moved);
-    return problem_.join(matrix, bent.sum(1));
+    // The outputs move by u W'; the bias stays where it is.
+    const Tensor bent = curved(head_outputs(moved, head_.matrix, at::zeros_like(head_.bias)));
+    Tensor result = head_pullback(bent, features_);
+    const Tensor moving = at::bmm(slopes_.transpose(1, 2), moved).flatten(1);
+    result.narrow(1, 0, moving.size(1)).add_(moving);
+    return result.flatten();
   }
 
   // The model is linear in w: the Gauss-Newton matrix is the Hessian.
@@ -81,11 +85,12 @@ class HeadLinearization : public Linearization {
     return (weighted - probabilities_ * weighted.sum(2, /*keepdim=*/true)) * scale_;
   }
   Tensor pulled_back(const Tensor& slopes, const Tensor& features, const Tensor& ridge_of) const {
-    const Tensor data = problem_.join(at::bmm(slopes.transpose(1, 2), features), slopes.sum(1));
+    const Tensor data = head_pullback(slopes, features).flatten();
     return problem_.options_.ridge == 0 ? data : at::add(data, ridge_of, 2 * problem_.options_.ridge);
   }
   Tensor cross_with(const HeadProblem::Head& direction, const Tensor& bent) const {
-    const Tensor train = at::baddbmm(at::bmm(slopes_, direction.matrix), bent, head_.matrix).flatten();
+    const Tensor train =
+        feature_pullback(slopes_, direction.matrix).add_(feature_pullback(bent, head_.matrix)).flatten();
     Tensor result = at::zeros({size_}, train.options());
     result.narrow(0, 0, train.size(0)).copy_(train);
     return result;
@@ -129,10 +134,6 @@ HeadProblem::Head HeadProblem::split(const Tensor& w) const {
   return {parts[0].unflatten(1, {outputs_, features_}), parts[1]};
 }
 
-Tensor HeadProblem::join(const Tensor& matrix, const Tensor& bias) const {
-  return at::cat({matrix.flatten(1), bias}, 1).flatten();
-}
-
 Tensor HeadProblem::train_features(const Tensor& z) const { return outer_.split(z)[0]; }
 Tensor HeadProblem::valid_features(const Tensor& z) const { return outer_.split(z)[1]; }
 
@@ -167,15 +168,15 @@ Tensor HeadProblem::inner_gradient(const Tensor& w, const Tensor& z, const Batch
 OuterGradients HeadProblem::outer_gradients(const Tensor& w, const Tensor& z, const Batch& /*batch*/) const {
   const Head head = split(w);
   const Tensor features = valid_features(z);
-  const Tensor outputs = outputs_of(features, head.matrix, head.bias);
+  const Tensor outputs = head_outputs(features, head.matrix, head.bias);
   const double scale = (classes_ ? 1.0 : 2.0) / static_cast<double>(features.size(0) * features.size(1));
   const Tensor slopes = ((classes_ ? outputs.softmax(2) : outputs) - valid_one_hot_) * scale;
   OuterGradients result;
   result.loss = task_losses(outputs, valid_targets_).mean();
-  result.w = join(at::bmm(slopes.transpose(1, 2), features), slopes.sum(1));
+  result.w = head_pullback(slopes, features).flatten();
   result.x = at::zeros_like(z);
   const Layout::Entry& valid = outer_.entries()[1];
-  result.x.narrow(0, valid.offset, valid.size).copy_(at::bmm(slopes, head.matrix).flatten());
+  result.x.narrow(0, valid.offset, valid.size).copy_(feature_pullback(slopes, head.matrix).flatten());
   return result;
 }
 

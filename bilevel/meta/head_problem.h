@@ -56,7 +56,6 @@ class HeadProblem : public Problem {
     Tensor bias;    // tasks x outputs
   };
   Head split(const Tensor& w) const;
-  Tensor join(const Tensor& matrix, const Tensor& bias) const;
   Tensor train_features(const Tensor& z) const;
   Tensor valid_features(const Tensor& z) const;
 

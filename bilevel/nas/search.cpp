@@ -258,17 +258,34 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
     signs.eigenvalues.push_back(r.eigenvalue);
     signs.skips.push_back(r.skips);
   }
+  Clock since_save;
+  double unsaved_seconds = 0;
   const auto save = [&] {
     state.streams = streams.positions();
     state.counts = before;
     state.counts += oracle.counts();
     if (callbacks.save) callbacks.save(state);
+    since_save.lap();
+    unsaved_seconds = 0;
+  };
+  const auto save_due = [&] {
+    unsaved_seconds += since_save.lap();
+    return callbacks.save && unsaved_seconds >= callbacks.save_seconds;
   };
   summary.end = SearchEnd::epochs_done;
-  std::optional<Collapse> collapse = find_collapse(options_, signs);
+  // As it was after the last epoch: those of the warm-up end no search.
+  std::optional<Collapse> collapse;
+  if (state.epoch > options_.warmup_epochs) collapse = find_collapse(options_, signs);
   for (; state.epoch < options_.epochs && !collapse; ++state.epoch, state.step = 0) {
     set_epoch(state, oracle, streams);
     NoWaiting until_the_epoch_ends;
+    const auto require_finite = [&] {
+      if (until_the_epoch_ends.all_finite_so_far()) return;
+      throw NotFiniteError(
+          fmt::format("{}: weights, alpha or a hypergradient left the finite numbers in epoch {}. Lower "
+                      "--inner-rate or --alpha-rate, or clip (--inner-clip)",
+                      options_.method, state.epoch + 1));
+    };
     while (state.step < steps_per_epoch_) {
       try {
         step(state, oracle, streams);
@@ -281,20 +298,22 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
       }
       ++state.step;
       state.seconds += clock.lap();
+      state.counts = before;
+      state.counts += oracle.counts();
       if (callbacks.step) callbacks.step(state, steps_per_epoch_);
       if (callbacks.interrupted && callbacks.interrupted()) {
+        require_finite();
         save();
         summary.end = SearchEnd::interrupted;
         break;
       }
+      if (state.step < steps_per_epoch_ && save_due()) {
+        require_finite();
+        save();
+      }
     }
     if (summary.end == SearchEnd::interrupted) break;
-    if (!until_the_epoch_ends.all_finite_so_far()) {
-      throw NotFiniteError(
-          fmt::format("{}: weights, alpha or a hypergradient left the finite numbers in epoch {}. Lower "
-                      "--inner-rate or --alpha-rate, or clip (--inner-clip)",
-                      options_.method, state.epoch + 1));
-    }
+    require_finite();
     EpochRecord r = record(state, streams);
     state.loss_sum = state.ratio_sum = at::zeros({}, state.algorithm.x.options());
     state.loss_count = state.ratio_count = 0;
@@ -340,7 +359,11 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
       }
       SearchState asked = state;
       asked.algorithm.x = summary.alpha.to(state.algorithm.x.options());
-      summary.genotype = select(asked, oracle, streams, callbacks);
+      if (const auto selected = select(asked, oracle, streams, callbacks)) {
+        summary.genotype = *selected;
+      } else {
+        summary.end = SearchEnd::interrupted;
+      }
     }
   }
   supernet_.set_sampling(Sampling::softmax);
@@ -373,8 +396,8 @@ Genotype Search::best_of_samples(const SearchState& state, const SearchCallbacks
   return best;
 }
 
-Genotype Search::select(const SearchState& state, Oracle& oracle, Streams& streams,
-                        const SearchCallbacks& callbacks) {
+std::optional<Genotype> Search::select(const SearchState& state, Oracle& oracle, Streams& streams,
+                                       const SearchCallbacks& callbacks) {
   PerturbationSelection selection(supernet_.supernet().space(), state.algorithm.x, options_.seed);
   AlgorithmState tuned = state.algorithm;
   InnerOptions inner = options_.inner;
@@ -391,12 +414,7 @@ Genotype Search::select(const SearchState& state, Oracle& oracle, Streams& strea
     supernet_.set_mixture(selection.mixture());
     for (int64_t i = 0; i < options_.tune_epochs * steps_per_epoch_ && !selection.done(); ++i) {
       tuned.inner = warm_inner_steps(oracle, tuned, streams, inner).final;
-      if (callbacks.interrupted && callbacks.interrupted()) {
-        throw std::runtime_error(
-            "interrupted while operations were selected: the state of the search itself is saved; --resume "
-            "selects "
-            "anew");
-      }
+      if (callbacks.interrupted && callbacks.interrupted()) return std::nullopt;
     }
   }
   return selection.genotype();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -52,9 +53,11 @@ struct SearchState {
 struct SearchCallbacks {
   std::function<void(const SearchState&, int64_t steps_per_epoch)> step;  // after every step
   std::function<void(const EpochRecord&)> epoch;
-  std::function<void(const SearchState&)>
-      save;                           // at the end of every epoch, and where the search is interrupted
-  std::function<bool()> interrupted;  // asked after every step
+  // After a step when save_seconds have passed since the last time, at the end of every epoch, and where the
+  // search is interrupted.
+  std::function<void(const SearchState&)> save;
+  double save_seconds = 10;
+  std::function<bool()> interrupted;                // asked after every step
   std::function<void(const std::string&)> message;  // of what comes after the epochs
 };
 
@@ -89,8 +92,9 @@ class Search {
   EpochRecord record(const SearchState& state, Streams& streams) const;
   double dominant_eigenvalue(const SearchState& state, Streams& streams) const;
   std::unique_ptr<Algorithm> make_rule(double series_rate) const;
-  Genotype select(const SearchState& state, Oracle& oracle, Streams& streams,
-                  const SearchCallbacks& callbacks);
+  // Nothing where it was interrupted: who goes on selects anew.
+  std::optional<Genotype> select(const SearchState& state, Oracle& oracle, Streams& streams,
+                                 const SearchCallbacks& callbacks);
   Genotype best_of_samples(const SearchState& state, const SearchCallbacks& callbacks) const;
 
   SupernetProblem& supernet_;

@@ -160,7 +160,12 @@ double Training::test_accuracy(const Tensor& w, const Tensor& statistics) const 
 
 bool Training::run(TrainState& state, const TrainHooks& hooks) const {
   const int64_t steps = steps_per_epoch();
-  auto shown = Clock::now();
+  auto shown = Clock::now(), saved = shown;
+  const auto save = [&] {
+    if (hooks.save) hooks.save(state);
+    saved = Clock::now();
+  };
+  const auto save_due = [&] { return hooks.save && seconds_since(saved) >= hooks.save_seconds; };
   while (state.epoch() < options_.epochs) {
     const auto begin = Clock::now();
     const double before = state.seconds;
@@ -169,7 +174,8 @@ bool Training::run(TrainState& state, const TrainHooks& hooks) const {
       pending.push_back(step(state));
       const bool ends = state.inner.step == (state.epoch() + 1) * steps;
       const bool stops = hooks.stop && hooks.stop();
-      if (ends || stops || seconds_since(shown) >= 1) {
+      const bool saves = save_due();
+      if (ends || stops || saves || seconds_since(shown) >= 1) {
         read(state, pending);
         shown = Clock::now();
         const int64_t done = state.inner.step - state.epoch() * steps;
@@ -179,6 +185,7 @@ bool Training::run(TrainState& state, const TrainHooks& hooks) const {
         }
       }
       state.seconds = before + seconds_since(begin);
+      if (saves || stops) save();
       if (stops) return false;
     }
     TrainEpoch record;
@@ -193,7 +200,9 @@ bool Training::run(TrainState& state, const TrainHooks& hooks) const {
     state.loss_sum = state.seconds = 0;
     state.correct = 0;
     if (hooks.epoch_ended) hooks.epoch_ended(state);
+    if (save_due()) save();
   }
+  save();
   return true;
 }
 

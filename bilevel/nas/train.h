@@ -47,7 +47,11 @@ struct TrainProgress {
 struct TrainHooks {
   std::function<bool()> stop = {};                          // asked after every step
   std::function<void(const TrainProgress&)> progress = {};  // about once a second
-  std::function<void(const TrainState&)> epoch_ended = {};  // to show or to save it
+  std::function<void(const TrainState&)> epoch_ended = {};  // with its record
+  // After a step when save_seconds have passed since the last time, after an epoch likewise, and at every
+  // end.
+  std::function<void(const TrainState&)> save = {};
+  double save_seconds = 10;
 };
 
 class Training {

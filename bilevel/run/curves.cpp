@@ -75,7 +75,7 @@ std::vector<Measure> measures_of(const std::vector<const Metrics*>& runs) {
   return out;
 }
 
-bool wants_logarithm(const Range& range) { return range.low > 0 && range.high / range.low > 50; }
+bool wants_logarithm(const Range& range) { return range.low > 0 && range.high / range.low > 20; }
 
 std::string capital(std::string text) {
   if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
@@ -155,6 +155,19 @@ void describe(Picture& picture, const Metrics& metrics, const Measure& measure, 
                                      value_text(measure.name, last));
 }
 
+// A proof and a guess must not look alike.
+std::string bound_remark(const Metrics& metrics) {
+  std::set<std::string> kinds;
+  for (const Json& line : metrics.lines) {
+    const auto kind = line.find("error_bound_kind");
+    if (kind != line.end() && kind->is_string()) kinds.insert(kind->get<std::string>());
+  }
+  if (kinds.size() > 1) return "Some bounds are rigorous, others estimated: the records say which.";
+  if (kinds.empty()) return "";
+  return *kinds.begin() == "rigorous" ? "Rigorous: the true error is not larger."
+                                      : "Estimated: the constants behind it were measured, not known.";
+}
+
 }  // namespace
 
 std::optional<double> value_of(const Json& line, const Measure& measure) {
@@ -187,10 +200,15 @@ std::string title_of(const std::string& name) {
       {"operation_shares", "operations of the cell, shares"},
       {"operation_weights", "operations, mean weights"},
       {"rate", "learning rate"},
+      {"f1_wrong", "labels that are wrong"},
+      {"f1_replaced", "labels that were replaced"},
       {"series_rate", "rate of the series"},
       {"skips", "skip connections"},
   };
   if (const auto found = known.find(name); found != known.end()) return found->second;
+  if (constexpr std::string_view unit = "_percent"; name.size() > unit.size() && name.ends_with(unit)) {
+    return title_of(name.substr(0, name.size() - unit.size()));
+  }
   std::string text = name;
   std::replace(text.begin(), text.end(), '_', ' ');
   return text;
@@ -238,8 +256,7 @@ std::vector<Axis> axes_of(const std::vector<const Metrics*>& runs) {
         if (const auto place = position(line, axis); place && places.size() < 2) places.insert(*place);
       }
     }
-    // All records at one place make no curve, but a run of one record has no other.
-    if (places.size() > 1 || (axis.id == "steps" && !places.empty())) axes.push_back(axis);
+    if (places.size() > 1) axes.push_back(axis);  // all records at one place make no curve
   }
   return axes;
 }
@@ -269,16 +286,14 @@ std::vector<CurveGroup> curve_groups(const Metrics& metrics, const std::vector<C
     const std::string& name = m.object.empty() ? m.name : m.object;
     return std::find(ignored.begin(), ignored.end(), name) != ignored.end();
   });
-  // Constants are words, not pictures; a run of one record has nothing else to show.
-  if (metrics.lines.size() > 1) {
-    std::erase_if(rest, [&](const Measure& m) {
-      if (!m.object.empty()) return false;
-      const Range range = range_of(runs, m);
-      if (range.count > 0 && range.low != range.high) return false;
-      if (range.count > 0) constant.emplace_back(title_of(m.name), range.low);
-      return true;
-    });
-  }
+  // Constants are words, not pictures.
+  std::erase_if(rest, [&](const Measure& m) {
+    if (!m.object.empty()) return false;
+    const Range range = range_of(runs, m);
+    if (range.count > 0 && range.low != range.high) return false;
+    if (range.count > 0) constant.emplace_back(title_of(m.name), range.low);
+    return true;
+  });
   const auto together = [&](const char* title, const auto& belongs) {
     CurveGroup group{.title = title, .remark = {}, .measures = {}};
     for (const Measure& m : rest) {
@@ -293,6 +308,9 @@ std::vector<CurveGroup> curve_groups(const Metrics& metrics, const std::vector<C
   together("Accuracy in percent", [](const std::string& name) { return is_percent(name); });
   together("Hypergradient norm", [](const std::string& name) { return name == "direction_norm"; });
   together("Error bound", [](const std::string& name) { return contains(name, "bound"); });
+  if (!groups.empty() && contains(groups.back().measures.front().name, "error_bound")) {
+    groups.back().remark = bound_remark(metrics);
+  }
   while (!rest.empty()) {
     const Measure next = rest.front();
     CurveGroup group{.title = capital(title_of(next.object.empty() ? next.name : next.object)),
@@ -311,6 +329,7 @@ std::vector<CurveGroup> curve_groups(const Metrics& metrics, const std::vector<C
 std::string curves_html(const Metrics& metrics, const std::vector<CurveGroup>& first,
                         const std::vector<std::string>& ignored) {
   if (metrics.lines.empty()) return html::note("Nothing has been recorded yet.");
+  if (metrics.lines.size() == 1) return html::note("There is one record only: a curve needs two.");
   const std::vector<Axis> axes = axes_of({&metrics});
   std::vector<std::pair<std::string, double>> constant;
   std::vector<Picture> pictures;
@@ -334,7 +353,8 @@ std::string curves_html(const Metrics& metrics, const std::vector<CurveGroup>& f
     logarithmic = logarithmic && wants_logarithm(all);
     if (logarithmic) picture.title += " (log scale)";
     for (const Axis& axis : axes) {
-      CurvePlot plot{.curves = {}, .x_label = axis.label, .logarithmic = logarithmic};
+      CurvePlot plot{
+          .curves = {}, .x_label = axis.label, .logarithmic = logarithmic, .whole = axis.id == "steps"};
       for (size_t i = 0; i < group.measures.size(); ++i) {
         plot.curves.push_back({.points = points_of(metrics, group.measures[i], axis), .color = i});
       }
@@ -378,7 +398,8 @@ std::string compared_curves_html(const std::vector<const Metrics*>& runs,
       describe(picture, *runs[i], m, names[i]);
     }
     for (const Axis& axis : axes) {
-      CurvePlot plot{.curves = {}, .x_label = axis.label, .logarithmic = logarithmic};
+      CurvePlot plot{
+          .curves = {}, .x_label = axis.label, .logarithmic = logarithmic, .whole = axis.id == "steps"};
       for (size_t i = 0; i < runs.size(); ++i) {
         plot.curves.push_back({.points = points_of(*runs[i], m, axis), .color = i});
       }

@@ -49,7 +49,7 @@ std::string begin(int height) {
   return fmt::format(
       "reset\n"
       "set encoding utf8\n"
-      "set terminal svg size {0},{1} fixed font 'Helvetica,13' noenhanced linewidth 1\n"
+      "set terminal svg size {0},{1} fixed font 'Helvetica,14' noenhanced linewidth 1\n"
       "set border 3 lc rgb '{3}' lw 1\n"
       "set tics nomirror out scale 0.5 textcolor rgb '{2}'\n"
       "set grid ytics lc rgb '{4}' lt 1 lw 0.6, lt 1 lw 0.3\n"
@@ -127,6 +127,8 @@ std::string plot_script(const CurvePlot& plot) {
     script += "set logscale y\nset format y '%.0e'\n";
     if (y_high / y_low < 1000) script += "set format y '%.3g'\n";
   }
+  // Between two steps there is nothing.
+  if (plot.whole && x_high - x_low <= 10) script += "set xtics 1\n";
   script += fmt::format("set xlabel {}\n", gnuplot_text(plot.x_label));
   return script + blocks + lines + "\n";
 }

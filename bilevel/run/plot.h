@@ -25,6 +25,7 @@ struct CurvePlot {
   std::vector<Curve> curves;
   std::string x_label;
   bool logarithmic = false;  // y; what is not positive is left out
+  bool whole = false;        // x counts something
 };
 
 // Counts of values in equal bins, the parts of a bin on top of each other.

@@ -93,7 +93,7 @@ std::string callouts(const RunData& run) {
   for (const std::string& text : run.notes) {
     out += fmt::format("<div class=\"callout soft\" role=\"note\"><p>{}</p></div>\n", escaped(text));
   }
-  for (const char* name : {"warnings", "notes", "failures"}) {
+  for (const char* name : {"warnings", "notes"}) {
     const Json* list = member(run.summary, name);
     if (list == nullptr || !list->is_array()) continue;
     for (const Json& text : *list) {
@@ -102,6 +102,24 @@ std::string callouts(const RunData& run) {
     }
   }
   return out;
+}
+
+// What went wrong on the way and what was done about it.
+std::string failures_html(const Json& summary) {
+  const Json* list = member(summary, "failures");
+  const Json* solve = member(summary, "solve");
+  if (list == nullptr && solve != nullptr) list = member(*solve, "failures");
+  if (list == nullptr || !list->is_array() || list->empty()) return "";
+  html::Table table{.head = {"step", "what happened", "likely cause", "repair"}, .rows = {}};
+  for (const Json& one : *list) {
+    std::vector<std::string> row;
+    for (const char* name : {"iteration", "what", "cause", "repair"}) {
+      const Json* value = member(one, name);
+      row.push_back(value == nullptr ? "" : escaped(option_text(*value)));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return html::table(table);
 }
 
 std::string configuration_html(const RunData& run) {
@@ -300,8 +318,11 @@ std::string results_html(const std::vector<RunData>& runs, const std::vector<Job
   for (const RunData& run : runs) {
     if (run.metrics.lines.empty()) continue;
     for (const auto& [name, value] : run.metrics.lines.back().items()) {
-      if (!value.is_number() || name == "seconds" || name == "iteration" || !seen.insert(name).second)
+      const bool shown = std::find(labels.begin(), labels.end(), title_of(name)) != labels.end();
+      if (!value.is_number() || shown || name == "seconds" || name == "iteration" ||
+          !seen.insert(name).second) {
         continue;
+      }
       add("last " + escaped(title_of(name)), [&, key = name](size_t i) {
         const auto last = last_value(runs[i].metrics, {.object = {}, .name = key});
         return last ? value_text(key, *last) : std::string();
@@ -359,6 +380,9 @@ std::string run_page(const RunData& run, const JobReport& job) {
   body += section("curves", "How it went",
                   curves_html(run.metrics, job.curves, job.hidden_measures) + records_html(run.metrics));
   for (const ReportSection& part : job.sections) body += section(part.id, part.title, part.content);
+  if (const std::string failures = failures_html(run.summary); !failures.empty()) {
+    body += section("failures", "Failures and repairs", failures);
+  }
   body += section("configuration", "Configuration", configuration_html(run));
   body += section("cost", "Cost and machine", cost_html(run));
   return page(fmt::format("{} \u00b7 {} \u00b7 bilevel", subject, name),

@@ -14,14 +14,14 @@ body{margin:0;background:var(--ground);color:var(--text);font:16px/1.55 system-u
 Roboto,Helvetica,Arial,sans-serif;overflow-wrap:anywhere}
 header,main,footer{max-width:84rem;margin:0 auto;padding:0 1.5rem}
 header{padding-top:2.25rem}
-h1{font-size:1.9rem;line-height:1.2;letter-spacing:-.015em;margin:.35rem 0 .6rem;font-weight:680}
+h1{font-size:1.9rem;line-height:1.2;letter-spacing:-.015em;margin:.65rem 0 .6rem;font-weight:680}
 h2{font-size:1.3rem;letter-spacing:-.01em;margin:2.75rem 0 .9rem;padding-top:1.1rem;
 border-top:1px solid var(--line);font-weight:640}
 h3{font-size:.98rem;margin:0 0 .6rem;font-weight:620}
 p{margin:.4rem 0 .9rem;max-width:72ch}
 a{color:var(--accent)}
 .eyebrow{display:flex;flex-wrap:wrap;gap:.5rem .75rem;align-items:center;color:var(--soft);font-size:.9rem}
-.status{font-weight:620;padding:.08rem .6rem;border-radius:99px;border:1px solid currentColor}
+.status{white-space:nowrap;font-weight:620;padding:.08rem .6rem;border-radius:99px;border:1px solid currentColor}
 .finished{color:var(--good)}.running{color:var(--accent)}.interrupted,.killed{color:var(--warn)}
 .failed{color:var(--bad)}
 .lead{font-size:1.12rem;line-height:1.5}
@@ -42,8 +42,7 @@ color:var(--soft)}
 .remark{color:var(--soft);font-size:.92rem;margin-top:.9rem}
 .card{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.95rem 1rem .8rem;margin:0}
 .card img{display:block;width:100%;height:auto}
-.grid,.view{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,23rem),1fr));gap:1rem;
-align-items:start}
+.grid,.view{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,23rem),1fr));gap:1rem}
 .switch{display:flow-root}
 .switch>.view{display:none;margin-top:.9rem}
 .switch>.first:first-child{display:grid}
@@ -87,11 +86,13 @@ border-radius:.3rem;background:#000;margin-bottom:.45rem}
 .bar{display:flex;align-items:center;gap:.6rem;font-size:.88rem;color:var(--soft);margin:0 0 .9rem}
 .bar i{display:block;width:9rem;height:.8rem;border-radius:.2rem;-webkit-print-color-adjust:exact;
 print-color-adjust:exact}
+.columns figure{max-width:28rem;align-self:start}.columns table{margin-bottom:1.2rem}
 .columns{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:0 2.5rem}
 footer{color:var(--soft);font-size:.86rem;padding-top:2.5rem;padding-bottom:2.5rem}
 @media(max-width:600px){header,main,footer{padding-left:1rem;padding-right:1rem}header{padding-top:1.25rem}
 h1{font-size:1.5rem}.lead{font-size:1.03rem}.headlines{grid-template-columns:1fr 1fr}
-.headlines dd{font-size:1.12rem}.card{padding:.75rem .7rem .65rem}th,td{padding-right:.9rem}
+.headlines dd{font-size:1.12rem}.wide img{min-width:0}
+tbody th,.numbers thead th:not(:first-child){white-space:normal}.card{padding:.75rem .7rem .65rem}th,td{padding-right:.9rem}
 .suspects{grid-template-columns:repeat(auto-fill,minmax(6rem,1fr));gap:.5rem}}
 @media print{:root{--ground:#fff;--card:#fff;--text:#000;--soft:#444;--line:#bbb;--accent:#312e81;
 --accent-soft:#eee}body{font-size:10.5pt}.card,.suspects li,.headlines div,tr{break-inside:avoid}

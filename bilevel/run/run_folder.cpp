@@ -1,6 +1,7 @@
 #include "bilevel/run/run_folder.h"
 
 #include <c10/util/Exception.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -11,7 +12,6 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -60,6 +60,33 @@ bool somebody_works(const std::string& folder) {
   const bool is_free = ::flock(lock, LOCK_SH | LOCK_NB) == 0;
   ::close(lock);
   return !is_free;
+}
+
+// Of a process that was killed between run.json and config.json, which is written before it.
+bool began_a_run(const std::string& config) {
+  if (::access(config.c_str(), F_OK) != 0) return true;
+  try {
+    const Json json = read_json_file(config, 1 << 20);
+    return json.is_object() && json.contains("command") && json.contains("options");
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
+// What a killed process was about to rename, by write_file() and save_checkpoint().
+void remove_unfinished(const std::string& folder) {
+  // opendir, not std::filesystem: LibTorch 2's wheels export parts of an older libstdc++'s that clash with
+  // ours.
+  ::DIR* directory = ::opendir(folder.c_str());
+  if (directory == nullptr) return;
+  while (const ::dirent* entry = ::readdir(directory)) {
+    const std::string name = entry->d_name;
+    const size_t mark = name.rfind(".tmp-");
+    if (mark != std::string::npos && name.find_first_not_of("0123456789-", mark + 5) == std::string::npos) {
+      ::unlink((folder + "/" + name).c_str());
+    }
+  }
+  ::closedir(directory);
 }
 
 int64_t size_of(const std::string& path) {
@@ -151,10 +178,14 @@ RunFolder::~RunFolder() {
 
 RunFolder RunFolder::create(const std::string& folder, const New& run) {
   make_folder(folder, "--out");
-  if (is_run(folder) || ::access((folder + "/config.json").c_str(), F_OK) == 0) {
+  if (is_run(folder)) {
     throw std::invalid_argument(
         fmt::format("--out {}: there is a run in it already; go on with --resume {} or give another folder",
                     folder, folder));
+  }
+  if (!began_a_run(folder + "/config.json")) {
+    throw std::invalid_argument(fmt::format(
+        "--out {}: there is a config.json in it that is not of a run; give another folder", folder));
   }
   const int lock = try_lock(folder + "/lock", O_RDWR | O_CREAT);
   if (lock < 0) {
@@ -182,6 +213,7 @@ RunFolder RunFolder::resume(const std::string& folder) {
     throw std::runtime_error(fmt::format("--resume {}: another process works there", folder));
   }
   RunFolder result(folder, lock);
+  remove_unfinished(folder);
   result.facts_ = read_json_file(result.file("run.json"));
   result.facts_["ended"] = "";
   const MachineFacts machine = machine_facts();

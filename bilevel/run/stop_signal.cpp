@@ -8,6 +8,7 @@ namespace bilevel {
 namespace {
 
 std::atomic<bool> requested{false};
+std::atomic<int> listening{0};  // objects alive
 static_assert(std::atomic<bool>::is_always_lock_free, "a handler may touch nothing else");
 
 void on_signal(int /*number*/) {
@@ -17,7 +18,8 @@ void on_signal(int /*number*/) {
 }  // namespace
 
 StopSignal::StopSignal() {
-  requested = false;
+  // Inside another one, what was asked for stays asked for.
+  if (listening++ == 0) requested = false;
   struct ::sigaction action {};
   action.sa_handler = on_signal;
   ::sigemptyset(&action.sa_mask);
@@ -27,6 +29,7 @@ StopSignal::StopSignal() {
 }
 
 StopSignal::~StopSignal() {
+  --listening;
   ::sigaction(SIGINT, &interrupt_before_, nullptr);
   ::sigaction(SIGTERM, &terminate_before_, nullptr);
 }

@@ -9,7 +9,7 @@ namespace bilevel {
 // While it lives, SIGINT and SIGTERM set the flag; afterwards they do what they did before.
 class StopSignal {
  public:
-  StopSignal();  // forgets an earlier request
+  StopSignal();  // forgets an earlier request, unless inside another one
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;

@@ -225,6 +225,21 @@ TEST(Failure, diagnosis_costs_the_algorithm_nothing) {
   EXPECT_EQ(oracle_calls(failed.counts), 4 * failed.failures.at(0).iteration);
 }
 
+TEST(ErrorBound, is_of_double_loops_and_stands_in_every_record_but_the_first) {
+  const Known known = known_quadratic();
+  AlgorithmSettings settings = settings_for(known);
+  settings.with_bound = true;
+  for (const char* name : {"aid-cg", "itd", "krmd", "aid-increasing", "idarts"}) {
+    const SolveSummary s =
+        solve_from(known, *make_algorithm(name, settings), {.iterations = 6, .records = 3});
+    EXPECT_EQ(s.records.front().bound.kind, BoundKind::none) << name;
+    EXPECT_EQ(s.records.back().bound.kind, BoundKind::rigorous) << name;
+    EXPECT_GT(s.records.back().bound.value, 0) << name;
+  }
+  EXPECT_THAT(message([&] { make_algorithm("soba", settings); }),
+              AllOf(HasSubstr("soba"), HasSubstr("bound")));
+}
+
 TEST(Failure, choices_have_names_and_need_settings) {
   for (const char* name : {"stop", "backtrack", "damp"}) EXPECT_EQ(name_of(parse_on_failure(name)), name);
   EXPECT_THAT(message([] { parse_on_failure("pray"); }), AllOf(HasSubstr("pray"), HasSubstr("backtrack")));

@@ -135,7 +135,9 @@ TEST_F(CleanTest, WritesWeightsAndSuspectsOfAUsersFiles) {
     EXPECT_EQ(suspects[i].rfind(std::to_string(index) + "," + given + ",0.0", 0), 0U) << suspects[i];
   }
   EXPECT_GT(f1_score(flagged, noise_.wrong), 0.85);
-  EXPECT_EQ(json::parse(read_text(folder_ / "deep/out/report.json")).at("flagged"), report.at("flagged"));
+  EXPECT_EQ(json::parse(read_text(folder_ / "deep/out/summary.json")), report);
+  EXPECT_EQ(report.at("folder"), folder_ / "deep/out");
+  EXPECT_EQ(lines_of(folder_ / "deep/out/metrics.jsonl").size(), report.at("solve").at("history").size());
 }
 
 TEST_F(CleanTest, EveryFormatGivesTheSameAnswer) {
@@ -292,12 +294,38 @@ TEST_F(CleanTest, BadOptionsAreNamed) {
   EXPECT_THAT(blocked.out, IsEmpty());
 }
 
-TEST_F(CleanTest, ARateThatDivergesStopsWithItsCauseAndLeavesNothing) {
+TEST_F(CleanTest, ARateThatDivergesStopsWithItsCause) {
   const Output output = run_program("clean --inner-rate 1e30 --out '" + folder_ / "out" + "'" + npy());
   EXPECT_EQ(output.exit_code, 3);
   EXPECT_THAT(output.err, HasSubstr("inner rate 1e+30"));
   EXPECT_THAT(output.out, IsEmpty());
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  const json run = run_program("show --json '" + folder_ / "out" + "'").json();
+  EXPECT_EQ(run.at("status"), "failed");
+  EXPECT_THAT(run.at("message"), HasSubstr("inner rate 1e+30"));
+  EXPECT_FALSE(run.at("metrics").empty());
+}
+
+TEST_F(CleanTest, GoesOnOnlyWithTheDataThatItBeganWith) {
+  const std::string out = folder_ / "out";
+  ASSERT_EQ(
+      run_program("clean --quiet --json --iterations 30 --threads 1 --out '" + out + "'" + npy()).exit_code,
+      0);
+  // As if it had been killed before its last word.
+  json facts = json::parse(read_text(out + "/run.json"));
+  facts["status"] = "running";
+  put(out + "/run.json", facts.dump());
+  Tensor other = noise_.labels.clone();
+  other[3] = (other[3].item<int64_t>() + 1) % 3;
+  write_npy(folder_ / "y.npy", other);
+  const Output refused = run_program("clean --quiet --resume '" + out + "'");
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--resume " + out), HasSubstr("other data")));
+  write_npy(folder_ / "y.npy", noise_.labels);
+  const json before = json::parse(read_text(out + "/summary.json"));
+  const Output again = run_program("clean --quiet --json --resume '" + out + "'");
+  ASSERT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.json().at("valid_loss"), before.at("valid_loss"));
+  EXPECT_EQ(again.json().at("solve"), before.at("solve"));  // nothing was left of it to do
 }
 
 // Where the set was fetched: BILEVEL_DATA names the folder given to `bilevel data get --to`.

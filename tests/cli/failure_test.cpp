@@ -14,9 +14,15 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+// In a run folder that goes away with the test.
+Output run_solve(const std::string& arguments) {
+  const TemporaryFolder folder;
+  return run_program("solve " + arguments + " --out " + (folder / "run"));
+}
+
 TEST(Failure, ARateOfAHundredStopsAtOnceAndNamesTheLargestSafeOne) {
   const auto begin = std::chrono::steady_clock::now();
-  const Output output = run_program("solve --problem quadratic --inner-rate 100");
+  const Output output = run_solve("--problem quadratic --inner-rate 100");
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 20);
   EXPECT_EQ(output.exit_code, 3);
   EXPECT_THAT(output.err,
@@ -26,30 +32,30 @@ TEST(Failure, ARateOfAHundredStopsAtOnceAndNamesTheLargestSafeOne) {
 
 TEST(Failure, BacktrackingIsRecordedAndGetsThere) {
   const std::string run =
-      "solve --problem quadratic --inner-rate 100 --on-failure backtrack --iterations 40 --json";
-  const json report = run_program(run).json();
+      "--problem quadratic --inner-rate 100 --on-failure backtrack --iterations 40 --json";
+  const json report = run_solve(run).json();
   EXPECT_EQ(report.at("stopped"), "iterations");
   const json& failure = report.at("failures").at(0);
   EXPECT_EQ(failure.at("iteration"), 1);
   EXPECT_THAT(failure.at("repair").get<std::string>(), HasSubstr("inner rate 100 to 3.7"));
   EXPECT_THAT(failure.at("cause").get<std::string>(), HasSubstr("2/L"));
-  const json healthy = run_program("solve --problem quadratic --iterations 40 --json").json();
+  const json healthy = run_solve("--problem quadratic --iterations 40 --json").json();
   EXPECT_FALSE(healthy.contains("failures"));
   EXPECT_NEAR(report.at("outer_loss").get<double>(), healthy.at("outer_loss").get<double>(),
               1e-3 * healthy.at("outer_loss").get<double>());
-  EXPECT_EQ(run_program("solve --problem quadratic --on-failure pray").exit_code, 2);
+  EXPECT_EQ(run_solve("--problem quadratic --on-failure pray").exit_code, 2);
 }
 
 TEST(ErrorBound, SolveShowsItOnceItIsAskedFor) {
-  const std::string run = "solve --problem ridge --iterations 6 --records 3 ";
-  const json report = run_program(run + "--error-bound --json").json();
+  const std::string run = "--problem ridge --iterations 6 --records 3 ";
+  const json report = run_solve(run + "--error-bound --json").json();
   for (const json& record : report.at("history")) {
     if (record.at("iteration") == 0) continue;
     EXPECT_GT(record.at("error_bound").get<double>(), 0);
     EXPECT_EQ(record.at("error_bound_kind"), "rigorous");
   }
-  EXPECT_FALSE(run_program(run + "--json").json().at("history").back().contains("error_bound"));
-  EXPECT_THAT(run_program(run + "--error-bound").out, AllOf(HasSubstr("error <="), HasSubstr("rigorous")));
+  EXPECT_FALSE(run_solve(run + "--json").json().at("history").back().contains("error_bound"));
+  EXPECT_THAT(run_solve(run + "--error-bound").out, AllOf(HasSubstr("error <="), HasSubstr("rigorous")));
 }
 
 TEST(ErrorBound, CheckShowsItBesideTheErrors) {

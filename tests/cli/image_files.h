@@ -24,6 +24,40 @@ inline std::string idx(const std::vector<int64_t>& shape, const Tensor& values) 
                      static_cast<size_t>(bytes.numel()));
 }
 
+// The bytes of a PNG file with one channel of 8 bits and stored, not packed, pixels (ISO/IEC 15948, RFC
+// 1950).
+inline std::string grey_png(uint32_t width, uint32_t height, const std::string& pixels) {
+  const auto big_endian = [](uint32_t value) {
+    std::string bytes;
+    for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 0xff);
+    return bytes;
+  };
+  const auto chunk = [&](const std::string& type, const std::string& content) {
+    uint32_t crc = 0xffffffff;
+    for (const char byte : type + content) {
+      crc ^= static_cast<unsigned char>(byte);
+      for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+    }
+    return big_endian(static_cast<uint32_t>(content.size())) + type + content + big_endian(~crc);
+  };
+  std::string rows;
+  for (uint32_t y = 0; y < height; ++y) rows += '\0' + pixels.substr(y * width, width);
+  uint32_t a = 1, b = 0;
+  for (const char byte : rows) {
+    a = (a + static_cast<unsigned char>(byte)) % 65521;
+    b = (b + a) % 65521;
+  }
+  const auto length = static_cast<uint32_t>(rows.size());  // of one block: below 65536
+  std::string stream = "\x78\x01\x01";
+  for (const uint32_t value : {length, ~length}) {
+    stream += static_cast<char>(value & 0xff);
+    stream += static_cast<char>(value >> 8 & 0xff);
+  }
+  stream += rows + big_endian(b << 16 | a);
+  const std::string header = big_endian(width) + big_endian(height) + std::string("\x08\0\0\0\0", 5);
+  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + chunk("IDAT", stream) + chunk("IEND", "");
+}
+
 inline void put(const std::string& path, const std::string& bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
   std::ofstream(path, std::ios::binary) << bytes;

@@ -7,7 +7,6 @@
 
 #include "tests/cli/image_files.h"
 #include "tests/cli/program.h"
-#include "tests/data/png_files.h"
 
 namespace bilevel::test {
 namespace {
@@ -68,16 +67,15 @@ TEST(Learn, NamesWhatIsWrong) {
 
 // Stripes: a class is a direction and a width, an image one of their places.
 std::string stripes(int kind, int place) {
-  std::string rows;
+  std::string pixels;
   for (int y = 0; y < 16; ++y) {
-    rows += '\0';
     for (int x = 0; x < 16; ++x) {
       const double angle = 0.5 * kind, wave = 0.6 + 0.15 * (kind % 3);
-      rows += static_cast<char>(
+      pixels += static_cast<char>(
           static_cast<int>(127 + 100 * std::sin(wave * (x * std::cos(angle) + y * std::sin(angle)) + place)));
     }
   }
-  return png_file(16, 16, grey, 8, rows);
+  return grey_png(16, 16, pixels);
 }
 
 TEST(Adapt, RecognisesImagesFromAFewOfEachClass) {
@@ -89,7 +87,8 @@ TEST(Adapt, RecognisesImagesFromAFewOfEachClass) {
     }
   }
   run_json("learn --quiet --data " + (folder / "classes") +
-           " --learner itd --ways 2 --shots 2 --queries 3 --filters 4 --meta-batch 2 --iterations 4 "
+           " --learner itd --ways 2 --shots 2 --queries 3 --filters 16 --inner-steps 50 --inner-rate 0.3 "
+           "--meta-batch 2 --iterations 10 "
            "--valid-tasks 2 --test-tasks 2 --out " +
            (folder / "run"));
   for (const int kind : {1, 4, 7}) {

@@ -53,12 +53,13 @@ inline std::string read_text(const std::string& path) {
   return text.str();
 }
 
+// In a folder of its own, where a run without --out leaves its folder too.
 inline Output run_program(const std::string& arguments) {
   const char* program = std::getenv("BILEVEL_PROGRAM");
   if (program == nullptr) throw std::runtime_error("BILEVEL_PROGRAM is not set: run the tests by ctest");
   const TemporaryFolder folder;
-  const std::string command =
-      "'" + std::string(program) + "' " + arguments + " >'" + folder / "out" + "' 2>'" + folder / "err" + "'";
+  const std::string command = "cd '" + folder / "" + "' && '" + std::string(program) + "' " + arguments +
+                              " >'" + folder / "out" + "' 2>'" + folder / "err" + "'";
   const int status = std::system(command.c_str());
   Output output;
   output.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

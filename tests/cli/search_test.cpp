@@ -1,12 +1,9 @@
 // `bilevel search` as a user meets it, on small made-up images in IDX files.
 
 #include <gmock/gmock.h>
-#include <signal.h>
-#include <sys/wait.h>
-
-#include <functional>
 
 #include "bilevel/nas/synthetic_images.h"
+#include "tests/cli/background.h"
 #include "tests/cli/image_files.h"
 #include "tests/cli/program.h"
 #include "tests/support.h"
@@ -44,48 +41,6 @@ std::string from_hex(const std::string& digits) {
   }
   return bytes;
 }
-
-// The program in the background, to be killed.
-class Background {
- public:
-  explicit Background(const std::string& arguments, const std::string& error_file) {
-    const std::string command = "exec '" + std::string(std::getenv("BILEVEL_PROGRAM")) + "' " + arguments +
-                                " >/dev/null 2>" + error_file;
-    child_ = ::fork();
-    if (child_ == 0) {
-      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-      ::_exit(127);
-    }
-  }
-  Background(const Background&) = delete;
-  Background& operator=(const Background&) = delete;
-  ~Background() {
-    if (child_ > 0) end(SIGKILL);
-  }
-
-  // The status that waitpid gives, once `reached` holds and the signal did its work.
-  int end_when(const std::function<bool()>& reached, int signal) {
-    for (int i = 0; i < 12'000 && !reached(); ++i) {
-      int status = 0;
-      if (::waitpid(child_, &status, WNOHANG) == child_) {
-        child_ = -1;
-        return status;
-      }
-      ::usleep(5'000);
-    }
-    return end(signal);
-  }
-
- private:
-  int end(int signal) {
-    ::kill(child_, signal);
-    int status = -1;
-    ::waitpid(child_, &status, 0);
-    child_ = -1;
-    return status;
-  }
-  pid_t child_ = -1;
-};
 
 class SearchTest : public ::testing::Test {
  protected:
@@ -197,7 +152,7 @@ TEST_F(SearchTest, AKilledSearchGoesOnToTheSameAlpha) {
   };
   {
     SCOPED_TRACE("SIGKILL after the second checkpoint, which is then damaged");
-    const std::string run = folder_ / "killed", checkpoint = run + "/search.checkpoint";
+    const std::string run = folder_ / "killed", checkpoint = run + "/checkpoint";
     Background program(long_search() + " --quiet --out " + run, folder_ / "err");
     const int status =
         program.end_when([&] { return std::filesystem::exists(checkpoint + ".previous"); }, SIGKILL);
@@ -205,10 +160,10 @@ TEST_F(SearchTest, AKilledSearchGoesOnToTheSameAlpha) {
     EXPECT_FALSE(std::filesystem::exists(run + "/genotype.txt"));
     std::filesystem::copy(run, folder_ / "damaged");
     expect_the_same(resumed(run));
-    std::string bytes = read_text(folder_ / "damaged/search.checkpoint");
+    std::string bytes = read_text(folder_ / "damaged/checkpoint");
     ASSERT_FALSE(bytes.empty());
     bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
-    put(folder_ / "damaged/search.checkpoint", bytes);
+    put(folder_ / "damaged/checkpoint", bytes);
     expect_the_same(resumed(folder_ / "damaged", "warning: "));
   }
   {
@@ -216,7 +171,7 @@ TEST_F(SearchTest, AKilledSearchGoesOnToTheSameAlpha) {
     const std::string run = folder_ / "stopped";
     Background program(long_search() + " --out " + run, folder_ / "err");
     const int status =
-        program.end_when([&] { return std::filesystem::exists(run + "/search.checkpoint"); }, SIGTERM);
+        program.end_when([&] { return std::filesystem::exists(run + "/checkpoint"); }, SIGTERM);
     ASSERT_TRUE(WIFEXITED(status));
     ASSERT_EQ(WEXITSTATUS(status), 130) << "too late to stop it: " << read_text(folder_ / "err");
     EXPECT_THAT(read_text(folder_ / "err"), HasSubstr("bilevel search --resume " + run));
@@ -258,11 +213,18 @@ TEST_F(SearchTest, BadInputIsNamedAndLeavesNothing) {
   };
   for (const Case& bad : cases) {
     SCOPED_TRACE(bad.arguments);
-    const Output output = run_program("search --quiet" + bad.arguments + " --out " + folder_ / "b/out");
+    const Output output =
+        run_program("search --quiet" + bad.arguments +
+                    (bad.arguments.starts_with(" --resume") ? "" : " --out " + folder_ / "b/out"));
     EXPECT_EQ(output.exit_code, bad.exit_code) << output.err;
     EXPECT_THAT(output.out, IsEmpty());
     for (const std::string& expected : bad.expected) EXPECT_THAT(output.err, HasSubstr(expected));
-    EXPECT_FALSE(std::filesystem::exists(folder_ / "b"));
+    // A run that began says how it failed; what is wrong before that leaves nothing.
+    if (bad.exit_code == 3) {
+      EXPECT_EQ(json::parse(read_text(folder_ / "b/out/run.json")).at("status"), "failed");
+    } else {
+      EXPECT_FALSE(std::filesystem::exists(folder_ / "b"));
+    }
   }
 }
 

@@ -1,13 +1,10 @@
 // `bilevel train` as a user meets it, on small made-up images in IDX files.
 
 #include <gmock/gmock.h>
-#include <signal.h>
-#include <sys/wait.h>
-
-#include <thread>
 
 #include "bilevel/nas/synthetic_images.h"
 #include "bilevel/run/checkpoint.h"
+#include "tests/cli/background.h"
 #include "tests/cli/image_files.h"
 #include "tests/cli/program.h"
 #include "tests/support.h"
@@ -80,13 +77,15 @@ TEST_F(TrainTest, LearnsAndSaysHow) {
   EXPECT_EQ(read_text(folder_ / "a/b/genotype.txt"), cell + "\n");
   EXPECT_EQ(json::parse(read_text(folder_ / "a/b/genotype.json")).at("space"), "nasbench201");
   EXPECT_EQ(json::parse(read_text(folder_ / "a/b/summary.json")), report);
-  std::ifstream history(folder_ / "a/b/history.jsonl");
+  std::ifstream metrics(folder_ / "a/b/metrics.jsonl");
   size_t lines = 0;
-  for (std::string line; std::getline(history, line); ++lines) {
-    EXPECT_EQ(json::parse(line), report["history"][lines]);
+  for (std::string line; std::getline(metrics, line); ++lines) {
+    json expected = report["history"][lines];
+    expected["step"] = lines + 1;
+    EXPECT_EQ(json::parse(line), expected);
   }
   EXPECT_EQ(lines, 3U);
-  EXPECT_EQ(load_checkpoint(folder_ / "a/b/weights.checkpoint").tensors.at("training/w").numel(),
+  EXPECT_EQ(load_checkpoint(folder_ / "a/b/checkpoint").tensors.at("training/w").numel(),
             report.at("parameters"));
   EXPECT_THAT(refusal("--epochs 3 --out " + folder_ / "a/b" + small()), HasSubstr("--resume"));
   // Going on with what is finished changes nothing.
@@ -123,21 +122,10 @@ TEST_F(TrainTest, TextAndAGenotypeFile) {
 TEST_F(TrainTest, AKilledRunGoesOnToTheSameBits) {
   const std::string run = "train --quiet --epochs 60" + small() + " --out ";
   ASSERT_EQ(run_program(run + folder_ / "whole").exit_code, 0);
-  const char* program = std::getenv("BILEVEL_PROGRAM");
-  const std::string command =
-      "exec '" + std::string(program) + "' " + run + folder_ / "stopped" + " >/dev/null 2>" + folder_ / "err";
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    ::_exit(127);
-  }
-  // The folder is made when the data are read and the training begins.
-  for (int i = 0; i < 2000 && !std::filesystem::exists(folder_ / "stopped"); ++i) ::usleep(5'000);
-  ::usleep(150'000);
-  ::kill(child, SIGTERM);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  Background program(run + folder_ / "stopped", folder_ / "err");
+  // After the first epoch of many.
+  const int status =
+      program.end_when([&] { return !read_text(folder_ / "stopped/metrics.jsonl").empty(); }, SIGTERM);
   ASSERT_TRUE(WIFEXITED(status));
   ASSERT_EQ(WEXITSTATUS(status), 130)
       << "too late to stop it, or it could not be stopped: " << read_text(folder_ / "err");
@@ -147,8 +135,8 @@ TEST_F(TrainTest, AKilledRunGoesOnToTheSameBits) {
   const Output resumed = run_program("train --quiet --json --threads 1 --resume " + folder_ / "stopped");
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_EQ(resumed.json().at("finished"), true);
-  const Checkpoint whole = load_checkpoint(folder_ / "whole/weights.checkpoint");
-  const Checkpoint stopped = load_checkpoint(folder_ / "stopped/weights.checkpoint");
+  const Checkpoint whole = load_checkpoint(folder_ / "whole/checkpoint");
+  const Checkpoint stopped = load_checkpoint(folder_ / "stopped/checkpoint");
   ASSERT_EQ(whole.tensors.size(), 3U);
   for (const auto& [name, tensor] : whole.tensors)
     EXPECT_TRUE(tensor.equal(stopped.tensors.at(name))) << name;
@@ -157,15 +145,34 @@ TEST_F(TrainTest, AKilledRunGoesOnToTheSameBits) {
 }
 
 TEST_F(TrainTest, ResumeRefusesOtherWordsAndOtherImages) {
-  ASSERT_EQ(run_program("train --quiet --epochs 1 --out " + folder_ / "out" + small()).exit_code, 0);
-  EXPECT_THAT(refusal("--epochs 4 --resume " + folder_ / "out"),
-              AllOf(HasSubstr("--resume with --epochs"), HasSubstr("as it began")));
-  EXPECT_THAT(refusal("--resume " + folder_ / "nowhere", 1), HasSubstr("nowhere/weights.checkpoint"));
+  const std::string out = folder_ / "out";
+  put(folder_ / "cell.txt", cell);
+  ASSERT_EQ(run_program("train --quiet --epochs 1 --out " + out + " --genotype " + folder_ / "cell.txt" +
+                        images() + " --channels 4 --cells 1 --batch 25 --threads 1")
+                .exit_code,
+            0);
+  // As if it had been killed before its last word, and its cell's file were gone.
+  json facts = json::parse(read_text(out + "/run.json"));
+  facts["status"] = "running";
+  put(out + "/run.json", facts.dump());
+  std::filesystem::remove(folder_ / "cell.txt");
+  EXPECT_THAT(refusal("--epochs 4 --resume " + out),
+              AllOf(HasSubstr("with --epochs"), HasSubstr("as it began")));
+  EXPECT_THAT(refusal("--resume " + folder_ / "nowhere", 1), HasSubstr("there is no run.json"));
+  const std::string labels = read_text(folder_ / "train.labels");
   put(folder_ / "train.labels", idx({200}, at::arange(200).add(1).remainder(4)));
-  EXPECT_THAT(refusal("--resume " + folder_ / "out", 1), HasSubstr("labels of the images are others"));
-  const std::string bytes = read_text(folder_ / "out/weights.checkpoint");
-  put(folder_ / "out/weights.checkpoint", bytes.substr(0, bytes.size() / 2));
-  EXPECT_THAT(refusal("--resume " + folder_ / "out", 1), HasSubstr("weights.checkpoint"));
+  EXPECT_THAT(refusal("--resume " + out, 1), HasSubstr("labels or sizes of the images are others"));
+  put(folder_ / "train.labels", labels);
+  const Output again =
+      run_program("train --quiet --json --epochs 1 --resume " + out);  // the same words may be said
+  EXPECT_EQ(again.exit_code, 0) << again.err;
+  EXPECT_EQ(again.json().at("genotype"), cell);
+
+  put(out + "/run.json", facts.dump());
+  const std::string bytes = read_text(out + "/checkpoint");
+  put(out + "/checkpoint", bytes.substr(0, bytes.size() / 2));
+  std::filesystem::remove(out + "/checkpoint.previous");
+  EXPECT_THAT(refusal("--resume " + out, 1), AllOf(HasSubstr(out + "/checkpoint"), HasSubstr("previous")));
 }
 
 TEST_F(TrainTest, BadWordsAreNamedAndNothingIsLeft) {
@@ -200,7 +207,7 @@ TEST_F(TrainTest, ARateThatDivergesStopsWithEpochAndStep) {
   EXPECT_EQ(output.exit_code, 3);
   EXPECT_THAT(output.err, AllOf(HasSubstr("epoch 1, step 2 of 8"), HasSubstr("--rate")));
   EXPECT_THAT(output.out, IsEmpty());
-  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+  EXPECT_EQ(json::parse(read_text(folder_ / "out/run.json")).at("status"), "failed");
 }
 
 }  // namespace

@@ -63,13 +63,16 @@ class Tune : public ::testing::Test {
     EXPECT_EQ(output.exit_code, 0) << output.err;
     return output.json();
   }
-  // What it says on stderr, having failed and left nothing behind.
+  // What it says on stderr, having failed and left nothing behind but a run that had begun.
   std::string refusal(const std::string& arguments, int exit_code) {
     const Output output = run_program("tune --out '" + folder_ / "out" + "' " + arguments);
     EXPECT_EQ(output.exit_code, exit_code) << output.err;
     EXPECT_EQ(output.out, "");
-    const std::string out = folder_ / "out";  // made before the work, where it came to that
-    EXPECT_TRUE(!std::filesystem::exists(out) || std::filesystem::is_empty(out));
+    if (exit_code == 3) {
+      EXPECT_EQ(json::parse(read_text(folder_ / "out/run.json")).at("status"), "failed");
+    } else {
+      EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+    }
     return output.err;
   }
   std::string file(const std::string& name, const std::string& text) {
@@ -140,7 +143,7 @@ TEST_F(Tune, WritesRegularisersModelAndResults) {
   EXPECT_EQ(read_npy(folder_ / "out/model.npy").sizes(), (std::vector<int64_t>{informative + noise, 2}));
   const std::string table = read_text(folder_ / "out/regularisers.csv");
   EXPECT_TRUE(table.starts_with("feature,x,regulariser,weight_norm\n" + most.at("name").get<std::string>()));
-  EXPECT_EQ(json::parse(read_text(folder_ / "out/results.json")), report);
+  EXPECT_EQ(json::parse(read_text(folder_ / "out/summary.json")), report);
 }
 
 TEST_F(Tune, DenseFilesGiveTheNumbersOfSparseOnes) {

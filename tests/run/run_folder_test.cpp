@@ -96,6 +96,33 @@ TEST(RunFolder, without_a_checkpoint_it_begins_anew) {
   EXPECT_TRUE(read_metrics(path).lines.empty());
 }
 
+TEST(RunFolder, what_a_kill_left_unfinished_is_no_obstacle) {
+  const TemporaryFolder temporary;
+  // Between the two files of a new run.
+  temporary.put("run/config.json", R"({"command": "solve", "options": {}})");
+  const std::string path = temporary.at("run");
+  { RunFolder::create(path, {.command = "solve"}).save(holding(1)); }
+  // While others were written.
+  for (const char* name : {"checkpoint.tmp-123", "run.json.tmp-123-4", "notes.tmp-mine"}) {
+    temporary.put(std::string("run/") + name, "half");
+  }
+  RunFolder run = RunFolder::resume(path);
+  EXPECT_FALSE(exists(path + "/checkpoint.tmp-123"));
+  EXPECT_FALSE(exists(path + "/run.json.tmp-123-4"));
+  EXPECT_TRUE(exists(path + "/notes.tmp-mine"));
+  EXPECT_EQ(number(run.load()->tensors.at("x")), 1);
+}
+
+TEST(RunFolder, a_config_of_something_else_is_not_overwritten) {
+  const TemporaryFolder temporary;
+  for (const std::string text : {R"({"editor": "vi"})", "no JSON"}) {
+    temporary.put("mine/config.json", text);
+    EXPECT_THAT(message([&] { RunFolder::create(temporary.at("mine"), {.command = "solve"}); }),
+                AllOf(HasSubstr(temporary.at("mine")), HasSubstr("config.json")));
+    EXPECT_EQ(bytes_of(temporary.at("mine/config.json")), text);
+  }
+}
+
 TEST(RunFolder, an_exception_ends_the_run_as_failed) {
   const TemporaryFolder temporary;
   RunFolder run = RunFolder::create(temporary.at("run"), {.command = "solve"});

@@ -21,6 +21,16 @@ TEST(StopSignal, a_first_signal_is_a_question_that_a_loop_asks) {
   }
 }
 
+TEST(StopSignal, one_inside_another_forgets_nothing) {
+  const StopSignal outside;
+  std::raise(SIGTERM);
+  {
+    const StopSignal inside;
+    EXPECT_TRUE(stop_requested());
+  }
+  EXPECT_TRUE(stop_requested());
+}
+
 TEST(StopSignal, the_handlers_before_come_back) {
   for (const int number : {SIGINT, SIGTERM}) {
     seen_by_old_handler = 0;

@@ -1,0 +1,77 @@
+#pragma once
+// The program in the background, to be sent signals.
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace bilevel::test {
+
+class Background {
+ public:
+  explicit Background(const std::string& arguments, const std::string& error_file) {
+    const std::string command = "exec '" + std::string(std::getenv("BILEVEL_PROGRAM")) + "' " + arguments +
+                                " >/dev/null 2>'" + error_file + "'";
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+  }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+  ~Background() {
+    if (child_ > 0) end(SIGKILL);
+  }
+
+  // Whether it came to that, before the process ended by itself.
+  bool wait_until(const std::function<bool()>& reached) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (!reached()) {
+      if (ended() || std::chrono::steady_clock::now() - begin > std::chrono::minutes(2)) return false;
+      ::usleep(500);
+    }
+    return !ended();
+  }
+  void signal(int number) const {
+    if (child_ > 0) ::kill(child_, number);
+  }
+  // The status that waitpid gives.
+  int end(int number) {
+    if (ended()) return *status_;
+    ::kill(child_, number);
+    return wait();
+  }
+  int wait() {
+    if (ended()) return *status_;
+    int status = -1;
+    ::waitpid(child_, &status, 0);
+    child_ = -1;
+    status_ = status;
+    return status;
+  }
+  int end_when(const std::function<bool()>& reached, int number) {
+    wait_until(reached);
+    return end(number);
+  }
+
+ private:
+  bool ended() {
+    if (status_) return true;
+    int status = 0;
+    if (::waitpid(child_, &status, WNOHANG) != child_) return false;
+    child_ = -1;
+    status_ = status;
+    return true;
+  }
+  pid_t child_ = -1;
+  std::optional<int> status_;
+};
+
+}  // namespace bilevel::test
