@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "bilevel/run/json_value.h"
 #include "cli/diagnose_output.h"
 #include "cli/run_options.h"
 
@@ -61,8 +62,12 @@ void choose_method(CLI::App& command, const DiagnosedProblem& problem, Algorithm
 
 void add_choice(const AutoFlags& flags, Json& summary) {
   if (flags.choice.empty()) return;
-  Json choice = Json::parse(flags.choice, nullptr, false);
-  if (choice.is_discarded() || !choice.contains("method")) {
+  Json choice;
+  try {
+    choice = parse_bounded<Json>(flags.choice);
+  } catch (const std::exception&) {  // it stays null
+  }
+  if (!choice.contains("method")) {
     throw std::invalid_argument("--auto-choice: it is written by --method auto and cannot be given");
   }
   summary["method"] = choice.at("method");

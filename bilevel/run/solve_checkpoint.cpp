@@ -37,15 +37,19 @@ json bound_json(const ErrorBound& b) {
   return {{"kind", static_cast<int>(b.kind)}, {"value", number(b.value)}};
 }
 ErrorBound bound_of(const json& j) {
-  return {static_cast<BoundKind>(j.at("kind").get<int>()), number_of(j.at("value"))};
+  const int kind = json_as<int>(j.at("kind"));
+  if (kind < 0 || kind > static_cast<int>(BoundKind::estimated)) {
+    throw std::runtime_error(fmt::format("a bound of the unknown kind {}", kind));
+  }
+  return {static_cast<BoundKind>(kind), number_of(j.at("value"))};
 }
 
 json failure_json(const SolveFailure& f) {
   return {{"iteration", f.iteration}, {"what", f.what}, {"cause", f.cause}, {"repair", f.repair}};
 }
 SolveFailure failure_of(const json& j) {
-  return {j.at("iteration").get<int64_t>(), j.at("what").get<std::string>(), j.at("cause").get<std::string>(),
-          j.at("repair").get<std::string>()};
+  return {json_as<int64_t>(j.at("iteration")), j.at("what").get<std::string>(),
+          j.at("cause").get<std::string>(), j.at("repair").get<std::string>()};
 }
 
 // The last good state beside the state, under names of its own.

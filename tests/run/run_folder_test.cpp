@@ -249,5 +249,23 @@ TEST(SolveCheckpoint, a_checkpoint_of_something_else_is_refused) {
   EXPECT_THAT(message<std::runtime_error>([&] { take_solve(Checkpoint{}); }), HasSubstr("checkpoint"));
 }
 
+TEST(SolveCheckpoint, numbers_that_cannot_be_are_refused) {
+  const Known known = known_ridge();
+  const auto soba = make_algorithm("soba", settings_for(known));
+  Checkpoint good;
+  SolveHooks hooks;
+  hooks.save = [&](const SolveState& now) { put_solve(good, now); };
+  solve(*known.problem, *soba, {.iterations = 1}, hooks, known.x, known.w);
+  EXPECT_EQ(take_solve(good).so_far.algorithm, "soba");
+  const auto spoilt = [&](const char* part, const nlohmann::json& value) {
+    Checkpoint bad = good;
+    bad.metadata["solve"][part] = value;
+    return message<std::runtime_error>([&] { take_solve(bad); });
+  };
+  EXPECT_THAT(spoilt("bound", {{"kind", 7}, {"value", 1.0}}), HasSubstr("unknown kind 7"));
+  EXPECT_THAT(spoilt("recorded", 1e300), HasSubstr("expected whole numbers that fit, found 1e+300"));
+  EXPECT_THAT(spoilt("statuses", {{"converged", 0.5}}), HasSubstr("expected whole numbers that fit"));
+}
+
 }  // namespace
 }  // namespace bilevel::test
