@@ -23,7 +23,7 @@ struct DoubleLoopOptions {
   double growth = 0;  // AID-BiO "increasing": T_k = ceil(growth (k+1)^(1/4)), k from 0; 0 = T as given
   // One batch for all Hessian products of an estimate, which CG needs; or this many independent ones.
   int64_t hessian_batches = 1;
-  bool one_batch = false;  // iDARTS: the cross product on the Hessian products' batch, which is then one
+  bool one_batch = false;   // iDARTS: the cross product on the Hessian products' batch, which is then one
   bool with_bound = false;  // a bound on every hypergradient's error, at the price of a few more products
   void validate() const;
 };

@@ -11,12 +11,17 @@ namespace bilevel::meta {
 namespace {
 
 nlohmann::json options_json(const LearnerOptions& o) {
-  return {{"name", o.name},         {"inner_steps", o.inner_steps},
-          {"growth", o.growth},     {"inner_rate", o.inner_rate},
-          {"terms", o.terms},       {"tolerance", o.tolerance},
+  return {{"name", o.name},
+          {"inner_steps", o.inner_steps},
+          {"growth", o.growth},
+          {"inner_rate", o.inner_rate},
+          {"terms", o.terms},
+          {"tolerance", o.tolerance},
           {"curvature", o.curvature},
-          {"truncate", o.truncate}, {"ridge", o.ridge},
-          {"proximal", o.proximal}, {"centre_weight", o.centre_weight}};
+          {"truncate", o.truncate},
+          {"ridge", o.ridge},
+          {"proximal", o.proximal},
+          {"centre_weight", o.centre_weight}};
 }
 
 LearnerOptions options_of(const nlohmann::json& j) {

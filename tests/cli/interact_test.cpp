@@ -66,8 +66,7 @@ std::string table(const TaskExamples& examples, bool with_task) {
 }
 
 TEST_F(Interact, FindsTheClustersAndBeatsBothBaselines) {
-  const json r =
-      interact("--data synthetic --clusters 3 --tasks 12 --out '" + folder_ / "run" + "'");
+  const json r = interact("--data synthetic --clusters 3 --tasks 12 --out '" + folder_ / "run" + "'");
   EXPECT_GT(r.at("within_clusters").get<double>(), 5 * r.at("across_clusters").get<double>());
   EXPECT_GT(r.at("test_accuracy").get<double>(), r.at("independent_test_accuracy").get<double>() + 3);
   EXPECT_GT(r.at("test_accuracy").get<double>(), r.at("pooled_test_accuracy").get<double>() + 3);
