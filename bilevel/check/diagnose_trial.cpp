@@ -1,0 +1,108 @@
+// One trial of an estimator with given K and T: its error, how fast that falls, and its cost.
+#include "bilevel/check/diagnoser.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace bilevel::diagnosis {
+
+bool is_one_of(const std::string& name, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(), [&](const char* other) { return name == other; });
+}
+bool has_terms(const std::string& name) {
+  return is_one_of(name, {"truncated", "neumann", "cg", "minres", "fixed-point", "nystrom"});
+}
+bool is_series(const std::string& name) { return is_one_of(name, {"neumann", "fixed-point"}); }
+bool is_reverse(const std::string& name) {
+  return is_one_of(name, {"reverse", "reverse-sqrt", "reverse-binomial", "general-backward",
+                          "general-forward", "forward"});
+}
+
+double relative_error(const Tensor& value, const Tensor& reference) {
+  if (!value.defined() || !reference.defined()) return none;
+  const double scale = length(reference), error = length(value - reference);
+  return scale > 0 ? error / scale : error;
+}
+
+Hypergradient Diagnoser::run_from_start(const HypergradientEstimator& estimator, int64_t steps) {
+  InnerOptions options = inner_;
+  options.steps = steps;
+  return hypergradient_at(oracle_, x_, start_, options, estimator).hypergradient;
+}
+
+Diagnoser::Trial Diagnoser::try_terms(const EstimatorRow& row, int64_t terms, int64_t steps) {
+  EstimatorSettings settings = options_.settings;
+  settings.terms = settings.truncate = terms;
+  settings.byte_budget = std::max<int64_t>(
+      state_bytes() * (1 + static_cast<int64_t>(std::log2(static_cast<double>(steps + 1)))), 1);
+  const auto estimator = make_estimator(row.name, settings);
+  Trial trial;
+  trial.terms = terms;
+  trial.steps = steps;
+  if (row.name == "truncated") {
+    trial.hypergradient = estimator->estimate(oracle_, {.x = x_, .inner = kept_trajectory(steps)});
+  } else if (report_.reference != ReferenceKind::unrolled && estimator->keeps(steps, state_bytes()).empty()) {
+    Trajectory here = standing_at(state_at(steps));
+    trial.hypergradient = estimator->estimate(oracle_, {.x = x_, .inner = here});
+  } else {
+    trial.hypergradient = run_from_start(*estimator, steps);
+  }
+  trial.error = relative_error(trial.hypergradient.value, row.implicit ? implicit_ : unrolled_);
+  if (!std::isfinite(trial.error)) trial.error = std::numeric_limits<double>::infinity();
+  return trial;
+}
+
+Trajectory& Diagnoser::kept_trajectory(int64_t steps) {
+  if (kept_steps_ != steps) {
+    InnerRun run;
+    run.options = inner_;
+    run.options.steps = steps;
+    for (int64_t t = 0; t < steps; ++t) run.keep.push_back(t);
+    run.measure_gradient = false;
+    kept_ = run_inner(oracle_, x_, start_, run);
+    kept_steps_ = steps;
+  }
+  return kept_;
+}
+
+// Of a term of its series, or of a step that goes back; 1 = not known.
+double Diagnoser::contraction_of(const std::string& name) const {
+  const Spectrum& s = report_.solution ? report_.solution->spectrum : inverted_;
+  if (is_series(name)) {
+    const double rate = options_.settings.series_rate > 0 ? options_.settings.series_rate : inner_.rate;
+    return s.contraction(rate);
+  }
+  if (name == "cg" && positive(s)) {
+    const double root = std::sqrt(s.largest / s.smallest);
+    return (root - 1) / (root + 1);
+  }
+  if ((name == "truncated" || is_reverse(name)) && report_.solution) return report_.contraction;
+  return 1;
+}
+
+double Diagnoser::seconds_of(const OracleCounts& c) const {
+  const UnitSeconds& u = report_.unit;
+  return static_cast<double>(c.inner_gradient) * u.inner_gradient +
+         static_cast<double>(c.outer_gradient) * u.outer_gradient +
+         static_cast<double>(c.hessian) * u.hessian + static_cast<double>(c.cross) * u.cross;
+}
+
+// Fills counts, seconds and bytes of `terms` and `steps` from what was measured at a trial.
+void Diagnoser::set_cost(const EstimatorRow& row, const Trial& trial, MethodDiagnosis& d) const {
+  d.counts = trial.hypergradient.counts;
+  d.bytes = trial.hypergradient.bytes_kept;
+  const int64_t more =
+      (d.terms ? *d.terms - trial.terms : 0) + (is_reverse(row.name) ? d.inner_steps - trial.steps : 0);
+  if (more != 0) {
+    d.counts.hessian += more;
+    if (!row.implicit) d.counts.cross += more;
+    if (is_one_of(row.name, {"truncated", "reverse", "general-backward"})) d.bytes += more * state_bytes();
+    if (row.name == "nystrom") d.bytes += more * static_cast<int64_t>(start_.nbytes());
+  }
+  d.counts.inner_gradient += d.inner_steps;
+  d.counts.samples += d.inner_steps * named_.problem->inner_samples();
+  d.seconds = seconds_of(d.counts);
+}
+
+}  // namespace bilevel::diagnosis
