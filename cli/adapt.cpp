@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
@@ -147,7 +148,14 @@ Json json_of(const Options& o, const Predictions& p, const Tensor& best) {
 
 int run(const Options& o) {
   const at::TensorOptions tensors = apply_common_options(o.common);
-  const meta::LearnedModel model = meta::load_model(o.run + "/model");
+  const std::string learned = o.run + "/model";
+  if (!std::filesystem::exists(learned) && !std::filesystem::exists(learned + ".previous")) {
+    throw std::invalid_argument(fmt::format(
+        "--run {}: there is no model in it; name the folder of a `bilevel learn` that has saved one "
+        "(`bilevel runs` lists them)",
+        o.run));
+  }
+  const meta::LearnedModel model = meta::load_model(learned);
   const Predictions p = predict(o, model, tensors);
   const Tensor best = p.probabilities.argmax(1);
   if (!o.out.empty()) write_file(o.out, csv_of(p, best));

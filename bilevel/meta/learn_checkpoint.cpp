@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "bilevel/run/json_value.h"
 #include "bilevel/run/state_checkpoint.h"
 
 namespace bilevel::meta {
@@ -28,21 +29,21 @@ Json counts_json(const OracleCounts& c) {
 
 LearnRecord record_of(const nlohmann::json& j) {
   LearnRecord r;
-  r.iteration = j.at("iteration").get<int64_t>();
+  r.iteration = json_as<int64_t>(j.at("iteration"));
   r.outer_loss = number(j.at("outer_loss"));
   r.direction_norm = number(j.at("direction_norm"));
   r.valid.accuracy = number(j.at("valid_accuracy"));
   r.valid.accuracy_interval = number(j.at("valid_interval"));
   r.valid.loss = number(j.at("valid_loss"));
   r.valid.loss_interval = number(j.at("valid_loss_interval"));
-  r.valid.tasks = j.at("valid_tasks").get<int64_t>();
+  r.valid.tasks = json_as<int64_t>(j.at("valid_tasks"));
   r.seconds = j.at("seconds").get<double>();
   const nlohmann::json& counts = j.at("counts");
-  r.counts.inner_gradient = counts.at("inner_gradient").get<int64_t>();
-  r.counts.outer_gradient = counts.at("outer_gradient").get<int64_t>();
-  r.counts.hessian = counts.at("hessian").get<int64_t>();
-  r.counts.cross = counts.at("cross").get<int64_t>();
-  r.counts.samples = counts.at("samples").get<int64_t>();
+  r.counts.inner_gradient = json_as<int64_t>(counts.at("inner_gradient"));
+  r.counts.outer_gradient = json_as<int64_t>(counts.at("outer_gradient"));
+  r.counts.hessian = json_as<int64_t>(counts.at("hessian"));
+  r.counts.cross = json_as<int64_t>(counts.at("cross"));
+  r.counts.samples = json_as<int64_t>(counts.at("samples"));
   return r;
 }
 
@@ -88,10 +89,10 @@ LearnState learn_state(const Checkpoint& checkpoint, int64_t outer, c10::Device 
     state.counts = take_counts(checkpoint);
     const nlohmann::json& learn = checkpoint.metadata.at("learn");
     state.loss_sum = learn.at("loss_sum").get<double>();
-    state.loss_count = learn.at("loss_count").get<int64_t>();
+    state.loss_count = json_as<int64_t>(learn.at("loss_count"));
     state.direction_norm = learn.at("direction_norm").get<double>();
-    state.statuses = learn.at("statuses").get<std::map<std::string, int64_t>>();
-    state.bytes_kept = learn.at("bytes_kept").get<int64_t>();
+    state.statuses = json_as<std::map<std::string, int64_t>>(learn.at("statuses"));
+    state.bytes_kept = json_as<int64_t>(learn.at("bytes_kept"));
     state.seconds = learn.at("seconds").get<double>();
     for (const auto& r : learn.at("history")) state.history.push_back(record_of(r));
     return state;

@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "bilevel/run/checkpoint.h"
+#include "bilevel/run/json_value.h"
 
 namespace bilevel::meta {
 namespace {
@@ -27,18 +29,46 @@ nlohmann::json options_json(const LearnerOptions& o) {
 LearnerOptions options_of(const nlohmann::json& j) {
   LearnerOptions o;
   o.name = j.at("name").get<std::string>();
-  o.inner_steps = j.at("inner_steps").get<int64_t>();
+  o.inner_steps = json_as<int64_t>(j.at("inner_steps"));
   o.growth = j.at("growth").get<double>();
   o.inner_rate = j.at("inner_rate").get<double>();
-  o.terms = j.at("terms").get<int64_t>();
+  o.terms = json_as<int64_t>(j.at("terms"));
   o.tolerance = j.at("tolerance").get<double>();
   o.curvature = j.at("curvature").get<std::string>();
-  o.truncate = j.at("truncate").get<int64_t>();
+  o.truncate = json_as<int64_t>(j.at("truncate"));
   o.ridge = j.at("ridge").get<double>();
   o.proximal = j.at("proximal").get<double>();
   o.centre_weight = j.at("centre_weight").get<double>();
   o.validate();
   return o;
+}
+
+PixelScale scale_of(const nlohmann::json& j, int64_t channels) {
+  const auto numbers = [&](const char* name) {
+    auto values = j.at(name).get<std::vector<double>>();
+    if (std::ssize(values) != channels) {
+      throw std::runtime_error(
+          fmt::format("scale: {} has {} numbers for {} channels", name, values.size(), channels));
+    }
+    return values;
+  };
+  PixelScale scale{numbers("mean"), numbers("deviation")};
+  if (!std::all_of(scale.deviation.begin(), scale.deviation.end(), [](double d) { return d > 0; })) {
+    throw std::runtime_error("scale: a deviation that is not above 0");
+  }
+  return scale;
+}
+
+Tensor part_of(const Checkpoint& file, const Layout::Entry& entry) {
+  const auto found = file.tensors.find(entry.name);
+  if (found == file.tensors.end()) throw std::runtime_error(fmt::format("it has no {}", entry.name));
+  const Tensor& part = found->second;
+  if (part.dim() != 1 || part.numel() != entry.size || !part.is_floating_point()) {
+    throw std::runtime_error(
+        fmt::format("its {} has {} numbers of type {}, its network needs {} floating ones", entry.name,
+                    part.numel(), c10::toString(part.scalar_type()), entry.size));
+  }
+  return part;
 }
 
 }  // namespace
@@ -59,11 +89,7 @@ void save_model(const std::string& path, const LearnedModel& model) {
   const Learner learner = model.make_learner(model.outputs, model.x.options());
   const Layout& layout = learner.outer_layout();
   const std::vector<Tensor> parts = layout.split(model.x);
-  std::vector<std::string> names;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    names.push_back(layout.entries()[i].name);
-    file.tensors[names.back()] = parts[i].contiguous();
-  }
+  for (size_t i = 0; i < parts.size(); ++i) file.tensors[layout.entries()[i].name] = parts[i].contiguous();
   nlohmann::json& m = file.metadata["model"];
   m = {{"data", model.data},
        {"learner", options_json(model.learner)},
@@ -71,8 +97,7 @@ void save_model(const std::string& path, const LearnedModel& model) {
        {"input", model.input},
        {"outputs", model.outputs},
        {"regression", model.regression},
-       {"iterations", model.iterations},
-       {"parts", names}};
+       {"iterations", model.iterations}};
   if (model.scale) m["scale"] = {{"mean", model.scale->mean}, {"deviation", model.scale->deviation}};
   save_checkpoint(path, file);
 }
@@ -85,19 +110,23 @@ LearnedModel load_model(const std::string& path) {
     model.data = m.at("data").get<std::string>();
     model.learner = options_of(m.at("learner"));
     model.network = {.name = m.at("network").at("name").get<std::string>(),
-                     .filters = m.at("network").at("filters").get<int64_t>()};
-    model.input = m.at("input").get<std::vector<int64_t>>();
-    model.outputs = m.at("outputs").get<int64_t>();
+                     .filters = json_as<int64_t>(m.at("network").at("filters"))};
+    model.input = json_as<std::vector<int64_t>>(m.at("input"));
+    model.outputs = json_as<int64_t>(m.at("outputs"));
     model.regression = m.at("regression").get<bool>();
-    model.iterations = m.at("iterations").get<int64_t>();
-    if (m.contains("scale")) {
-      model.scale = PixelScale{m.at("scale").at("mean").get<std::vector<double>>(),
-                               m.at("scale").at("deviation").get<std::vector<double>>()};
-    }
+    model.iterations = json_as<int64_t>(m.at("iterations"));
+    if (m.contains("scale")) model.scale = scale_of(m.at("scale"), model.input.at(0));
+    // What the file says of itself decides how much is taken out of it: nothing twice, nothing of another
+    // size.
+    const Learner learner(model.learner, make_network(model.network, model.input, model.outputs), at::kFloat);
     std::vector<Tensor> parts;
-    for (const auto& name : m.at("parts")) parts.push_back(file.tensors.at(name.get<std::string>()));
+    for (const Layout::Entry& entry : learner.outer_layout().entries()) {
+      parts.push_back(part_of(file, entry));
+      if (parts.back().scalar_type() != parts.front().scalar_type()) {
+        throw std::runtime_error("its parts are of several kinds of numbers");
+      }
+    }
     model.x = at::cat(parts);
-    model.make_learner(model.outputs, model.x.options());
     return model;
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: is no model of `bilevel learn`: {}", path, error.what()));

@@ -5,8 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <functional>
-#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -22,7 +20,15 @@ bool is_convolution(Layer::Kind kind) {
 }
 
 int64_t product(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  int64_t size = 1;
+  for (const int64_t length : shape) {
+    if (length < 1 || __builtin_mul_overflow(size, length, &size)) {
+      throw std::invalid_argument(fmt::format(
+          "examples of {} numbers: every length must be at least 1, and their product fit 64 bits",
+          fmt::join(shape, " x ")));
+    }
+  }
+  return size;
 }
 
 std::vector<int64_t> shape_after(const std::vector<int64_t>& before, const Layer& layer, size_t number) {
@@ -106,10 +112,8 @@ Tensor affine(const Tensor& rows, const Tensor& weights, const Tensor& bias, int
 }  // namespace
 
 Network::Network(std::vector<int64_t> input, std::vector<Layer> layers) : layers_(std::move(layers)) {
-  if (input.empty() || product(input) < 1) {
-    throw std::invalid_argument(fmt::format(
-        "a network needs examples of at least one number, but they are {}", fmt::join(input, " x ")));
-  }
+  if (input.empty()) throw std::invalid_argument("a network needs examples of at least one number");
+  (void)product(input);
   shapes_.push_back(std::move(input));
   for (size_t i = 0; i < layers_.size(); ++i) {
     const Layer& layer = layers_[i];

@@ -11,7 +11,6 @@
 #include "bilevel/core/errors.h"
 #include "bilevel/meta/blobs.h"
 #include "bilevel/meta/learn_checkpoint.h"
-#include "bilevel/meta/model_file.h"
 #include "bilevel/meta/networks.h"
 #include "bilevel/meta/sinusoids.h"
 
@@ -131,30 +130,6 @@ TEST(Learn, numbers_that_end_stop_the_run_with_their_cause) {
   } catch (const NotFiniteError& error) {
     EXPECT_NE(std::string(error.what()).find("inner rate"), std::string::npos) << error.what();
   }
-}
-
-TEST(ModelFile, comes_back_bit_for_bit) {
-  const Blobs source = blobs();
-  LearnedModel model;
-  model.data = "blobs";
-  model.learner = default_learner_options("anil");
-  model.network = {.name = "mlp", .filters = 32};
-  model.input = source.input_shape();
-  model.outputs = 5;
-  model.scale = PixelScale{{0.5}, {2}};
-  model.x = learner_for(source, model.learner).initial_outer(3);
-  const std::string path = temporary("model");
-  save_model(path, model);
-  const LearnedModel back = load_model(path);
-  EXPECT_TRUE(back.x.equal(model.x));
-  EXPECT_EQ(back.learner.inner_steps, model.learner.inner_steps);
-  EXPECT_EQ(back.scale->deviation, model.scale->deviation);
-  EXPECT_THROW(back.make_learner(4, floats), std::invalid_argument);
-  model.learner = default_learner_options("aid");
-  model.x = learner_for(source, model.learner).initial_outer(3);
-  save_model(path, model);
-  EXPECT_EQ(load_model(path).make_learner(4, floats).task_parameters(), 4 * 33);
-  EXPECT_THROW(load_model(path + "-none"), std::runtime_error);
 }
 
 }  // namespace
