@@ -38,8 +38,11 @@ void show_step(Progress& progress, const nas::SearchState& state, int64_t steps,
   if (!progress.due()) return;
   const double done = static_cast<double>(state.epoch * steps + state.step);
   const double all = static_cast<double>(epochs * steps);
-  progress(fmt::format("search: epoch {}/{}, step {}/{}, {:.2f} s a step, about {} left", state.epoch + 1,
-                       epochs, state.step, steps, state.seconds / done,
+  std::string alpha;  // while the weights warm up it rests
+  if (state.loss.count > 0) alpha += fmt::format(", loss {:.4f}", state.loss.value());
+  if (state.norm.count > 0) alpha += fmt::format(", hypergradient {:.3g}", state.norm.value());
+  progress(fmt::format("search: epoch {}/{}, step {}/{}{}, {:.2f} s a step, about {} left", state.epoch + 1,
+                       epochs, state.step, steps, alpha, state.seconds / done,
                        time_text(state.seconds / done * (all - done))));
 }
 

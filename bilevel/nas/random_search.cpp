@@ -21,7 +21,7 @@ EpochRecord record_of(const RandomSearch& search, const Benchmark* benchmark, co
   r.operation_shares = operation_shares(search.space, genotype);
   r.operation_weights = r.operation_shares;
   r.skips = skip_count(genotype);
-  r.search_loss = r.eigenvalue = r.mixed_over_direct = nothing;
+  r.search_loss = r.direction_norm = r.eigenvalue = r.mixed_over_direct = nothing;
   r.alpha = at::zeros({search.space.alpha_size()}, at::kDouble);
   r.rate = search.training.rate;
   if (benchmark == nullptr) return r;
@@ -41,7 +41,7 @@ SearchState begin_random_search(const RandomSearch& search) {
   SearchState state;
   state.algorithm.x = at::zeros({search.space.alpha_size()}, at::kDouble);
   state.algorithm.inner.w = at::zeros({0}, at::kDouble);
-  state.loss_sum = state.ratio_sum = at::zeros({}, at::kDouble);
+  state.begin_epoch();
   return state;
 }
 

@@ -61,6 +61,16 @@ class Clock {
 
 }  // namespace
 
+void RunningMean::add(const Tensor& value) {
+  sum = sum + value.detach();
+  ++count;
+}
+double RunningMean::value() const {
+  return count > 0 ? sum.item<double>() / static_cast<double>(count) : nothing;
+}
+
+void SearchState::begin_epoch() { loss = norm = ratio = {.sum = at::zeros({}, algorithm.x.options())}; }
+
 std::string_view name_of(SearchEnd end) {
   switch (end) {
     case SearchEnd::not_run:
@@ -142,7 +152,7 @@ SearchState Search::begin() const {
   state.algorithm =
       make_rule(state.series_rate)
           ->init(oracle, problem_->initial_outer(options_.seed), problem_->initial_inner(options_.seed));
-  state.loss_sum = state.ratio_sum = at::zeros({}, state.algorithm.x.options());
+  state.begin_epoch();
   return state;
 }
 
@@ -185,14 +195,10 @@ void Search::step(SearchState& state, Oracle& oracle, Streams& streams) {
     return;
   }
   const IterationSummary summary = rule_->step(oracle, now, streams);
-  if (summary.outer_loss.defined()) {
-    state.loss_sum = state.loss_sum + summary.outer_loss.detach();
-    ++state.loss_count;
-  }
+  if (summary.outer_loss.defined()) state.loss.add(summary.outer_loss);
+  if (summary.direction.defined()) state.norm.add(summary.direction.norm());
   if (summary.direct.defined() && options_.method != "gdas" && options_.method != "darts-first-order") {
-    const Tensor direct = summary.direct.norm();
-    state.ratio_sum = state.ratio_sum + (summary.direction - summary.direct).norm() / direct.clamp_min(1e-30);
-    ++state.ratio_count;
+    state.ratio.add((summary.direction - summary.direct).norm() / summary.direct.norm().clamp_min(1e-30));
   }
 }
 
@@ -221,11 +227,9 @@ EpochRecord Search::record(const SearchState& state, Streams& streams) const {
   r.operation_shares = operation_shares(space, r.genotype);
   r.operation_weights = mean_weights(space, mixture);
   r.skips = skip_count(r.genotype);
-  r.search_loss =
-      state.loss_count > 0 ? state.loss_sum.item<double>() / static_cast<double>(state.loss_count) : nothing;
-  r.mixed_over_direct = state.ratio_count > 0
-                            ? state.ratio_sum.item<double>() / static_cast<double>(state.ratio_count)
-                            : nothing;
+  r.search_loss = state.loss.value();
+  r.direction_norm = state.norm.value();
+  r.mixed_over_direct = state.ratio.value();
   const auto score = supernet_.score(state.algorithm.inner.w, mixture.to(state.algorithm.x.options()),
                                      supernet_.valid(), options_.batch, options_.score_images);
   r.valid_loss = score.loss;
@@ -315,8 +319,7 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
     if (summary.end == SearchEnd::interrupted) break;
     require_finite();
     EpochRecord r = record(state, streams);
-    state.loss_sum = state.ratio_sum = at::zeros({}, state.algorithm.x.options());
-    state.loss_count = state.ratio_count = 0;
+    state.begin_epoch();
     signs.eigenvalues.push_back(r.eigenvalue);
     signs.skips.push_back(r.skips);
     if (state.epoch >= options_.warmup_epochs) collapse = find_collapse(options_, signs);

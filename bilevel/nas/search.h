@@ -27,6 +27,7 @@ struct EpochRecord {
   int64_t skips = 0;
   double search_loss = 0;  // mean f on the epoch's validation batches; NaN where alpha rested
   double valid_loss = 0, valid_accuracy = 0;  // of the supernet, without augmentation
+  double direction_norm = 0;                  // mean |hypergradient| of the epoch; NaN where alpha rested
   double eigenvalue = 0;                      // dominant, of the validation loss in alpha; NaN = not measured
   double mixed_over_direct =
       0;  // mean |implicit term| / |direct term| of the hypergradient; NaN = there was none
@@ -37,14 +38,24 @@ struct EpochRecord {
   double seconds = 0;                 // since the search began
 };
 
+// A mean that grows on the device: reading it there and then would stop the queue.
+struct RunningMean {
+  Tensor sum;  // a number
+  int64_t count = 0;
+
+  void add(const Tensor& value);
+  double value() const;  // NaN where nothing was added
+};
+
 // Everything that a search goes on from.
 struct SearchState {
   AlgorithmState algorithm;
   std::map<std::string, int64_t> streams;  // positions
   int64_t epoch = 0, step = 0;             // the next step to take
   double series_rate = 0;
-  Tensor loss_sum, ratio_sum;  // of the epoch so far, on the device
-  int64_t ratio_count = 0, loss_count = 0;
+  RunningMean loss, norm, ratio;  // over the epoch so far: search_loss, direction_norm, mixed_over_direct
+
+  void begin_epoch();  // empties the means
   std::vector<EpochRecord> history;
   OracleCounts counts;
   double seconds = 0;

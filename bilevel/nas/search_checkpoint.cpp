@@ -47,6 +47,7 @@ nlohmann::json record_metadata(const EpochRecord& r) {
           {"search_loss", number(r.search_loss)},
           {"valid_loss", number(r.valid_loss)},
           {"valid_accuracy", number(r.valid_accuracy)},
+          {"direction_norm", number(r.direction_norm)},
           {"eigenvalue", number(r.eigenvalue)},
           {"mixed_over_direct", number(r.mixed_over_direct)},
           {"rate", r.rate},
@@ -67,6 +68,7 @@ EpochRecord record_of(const nlohmann::json& j, const SearchSpace& space) {
   r.search_loss = number(j.at("search_loss"));
   r.valid_loss = number(j.at("valid_loss"));
   r.valid_accuracy = number(j.at("valid_accuracy"));
+  r.direction_norm = number(j.at("direction_norm"));
   r.eigenvalue = number(j.at("eigenvalue"));
   r.mixed_over_direct = number(j.at("mixed_over_direct"));
   r.rate = j.at("rate").get<double>();
@@ -78,14 +80,26 @@ EpochRecord record_of(const nlohmann::json& j, const SearchSpace& space) {
   return r;
 }
 
+void put_mean(Checkpoint& checkpoint, const std::string& name, const RunningMean& mean) {
+  checkpoint.tensors["search/" + name + "_sum"] = mean.sum;
+  checkpoint.metadata["search"][name + "_count"] = mean.count;
+}
+RunningMean take_mean(const Checkpoint& checkpoint, const std::string& name, c10::Device device) {
+  const Tensor& sum = checkpoint.tensors.at("search/" + name + "_sum");
+  if (sum.numel() != 1) throw std::runtime_error(fmt::format("its {}_sum has {} numbers", name, sum.numel()));
+  return {.sum = sum.to(device),
+          .count = json_as<int64_t>(checkpoint.metadata.at("search").at(name + "_count"))};
+}
+
 }  // namespace
 
 Checkpoint search_checkpoint(const SearchState& state) {
   Checkpoint checkpoint;
   put_state(checkpoint, state.algorithm);
   put_counts(checkpoint, state.counts);
-  checkpoint.tensors["search/loss_sum"] = state.loss_sum;
-  checkpoint.tensors["search/ratio_sum"] = state.ratio_sum;
+  put_mean(checkpoint, "loss", state.loss);
+  put_mean(checkpoint, "norm", state.norm);
+  put_mean(checkpoint, "ratio", state.ratio);
   std::vector<Tensor> alphas = {at::empty({0, state.algorithm.x.numel()}, at::kDouble)};
   nlohmann::json history = nlohmann::json::array();
   for (const EpochRecord& r : state.history) {
@@ -93,14 +107,12 @@ Checkpoint search_checkpoint(const SearchState& state) {
     alphas.push_back(r.alpha.unsqueeze(0));
   }
   checkpoint.tensors["search/alphas"] = at::cat(alphas);
-  checkpoint.metadata["search"] = {{"epoch", state.epoch},
-                                   {"step", state.step},
-                                   {"series_rate", state.series_rate},
-                                   {"streams", state.streams},
-                                   {"loss_count", state.loss_count},
-                                   {"ratio_count", state.ratio_count},
-                                   {"history", history},
-                                   {"seconds", state.seconds}};
+  checkpoint.metadata["search"].update({{"epoch", state.epoch},
+                                        {"step", state.step},
+                                        {"series_rate", state.series_rate},
+                                        {"streams", state.streams},
+                                        {"history", history},
+                                        {"seconds", state.seconds}});
   return checkpoint;
 }
 
@@ -113,16 +125,15 @@ SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space,
                                            state.algorithm.x.numel(), space.name, space.alpha_size()));
     }
     state.counts = take_counts(checkpoint);
-    state.loss_sum = checkpoint.tensors.at("search/loss_sum").to(device);
-    state.ratio_sum = checkpoint.tensors.at("search/ratio_sum").to(device);
+    state.loss = take_mean(checkpoint, "loss", device);
+    state.norm = take_mean(checkpoint, "norm", device);
+    state.ratio = take_mean(checkpoint, "ratio", device);
     const Tensor alphas = checkpoint.tensors.at("search/alphas");
     const nlohmann::json& search = checkpoint.metadata.at("search");
     state.epoch = json_as<int64_t>(search.at("epoch"));
     state.step = json_as<int64_t>(search.at("step"));
     state.series_rate = search.at("series_rate").get<double>();
     state.streams = json_as<std::map<std::string, int64_t>>(search.at("streams"));
-    state.loss_count = json_as<int64_t>(search.at("loss_count"));
-    state.ratio_count = json_as<int64_t>(search.at("ratio_count"));
     state.seconds = search.at("seconds").get<double>();
     for (const auto& r : search.at("history")) {
       state.history.push_back(record_of(r, space));
@@ -146,6 +157,7 @@ nlohmann::ordered_json epoch_json(const SearchSpace& space, const EpochRecord& r
               {"search_loss", number(r.search_loss)},
               {"valid_loss", number(r.valid_loss)},
               {"valid_accuracy", number(r.valid_accuracy)},
+              {"direction_norm", number(r.direction_norm)},
               {"eigenvalue", number(r.eigenvalue)},
               {"mixed_over_direct", number(r.mixed_over_direct)},
               {"rate", r.rate},

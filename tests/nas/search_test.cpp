@@ -73,6 +73,7 @@ TEST_P(EverySearch, FindsAGenotypeAndGoesOnToTheSameBits) {
   const Tensor start = initial_alpha(space, options.seed, floats()).to(at::kDouble);
   EXPECT_EQ(!whole.alpha.equal(start), moves);
   EXPECT_EQ(std::isfinite(whole.history[1].eigenvalue), moves);
+  EXPECT_EQ(whole.history[1].direction_norm > 0, moves);  // NaN where alpha rests
 
   // Interrupted in the middle of the second epoch, saved, read, and gone on with.
   Search first(problem, options, nullptr);
@@ -92,6 +93,7 @@ TEST_P(EverySearch, FindsAGenotypeAndGoesOnToTheSameBits) {
   EXPECT_EQ(rest.counts.hessian, whole.counts.hessian);
   if (std::isfinite(whole.history[1].search_loss)) {
     EXPECT_EQ(rest.history[1].search_loss, whole.history[1].search_loss);
+    EXPECT_EQ(rest.history[1].direction_norm, whole.history[1].direction_norm);
   }
 
   // Another seed is another search.
