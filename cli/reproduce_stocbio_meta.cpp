@@ -20,8 +20,9 @@ const meta::TaskShape shape{.ways = 5, .shots = 5, .queries = 15};
 constexpr int64_t quick_filters = 8, quick_meta_batch = 8, paper_meta_batch = 32;
 
 FewShotGround ground_of(const std::string& paper_set, const ReproduceOptions& options) {
-  std::vector<std::string> wanted = {"omniglot"};
-  if (options.full()) wanted.insert(wanted.begin(), paper_set);
+  std::vector<std::string> wanted;
+  if (options.full()) wanted.push_back(paper_set);
+  wanted.emplace_back("omniglot");
   FewShotGround ground = few_shot_ground(wanted, shape, "conv4", quick_filters, options);
   if (!options.full())
     ground.note += fmt::format(". The paper's is {}: --scale full looks for it", paper_set);

@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr size_t longest_text = size_t{1} << 16;
 constexpr size_t most_parts = 64;  // cells, nodes or inputs in one place
 
-[[noreturn]] void fail(const std::string& where, std::string_view expected, std::string_view found) {
+[[noreturn]] void fail(std::string_view where, std::string_view expected, std::string_view found) {
   throw std::invalid_argument(
       fmt::format("genotype JSON: {}: expected {}, found {}", where, expected, found));
 }
@@ -28,7 +28,7 @@ std::string shown(const Json& value) {
   return text.size() <= 60 ? text : text.substr(0, 60) + "...";
 }
 
-const Json& list_in(const Json& object, const char* key, const std::string& where) {
+const Json& list_in(const Json& object, const char* key, std::string_view where) {
   if (!object.is_object()) fail(where, "an object", shown(object));
   const auto found = object.find(key);
   if (found == object.end()) fail(where, fmt::format("a list \"{}\"", key), "none");

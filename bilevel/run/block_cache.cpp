@@ -15,6 +15,10 @@
 namespace bilevel {
 namespace {
 
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Winconsistent-missing-override"  // on purpose, see below
+#endif
+
 // No `override` on what LibTorch changed between its versions: `allocate` was const and `copy_data` did not
 // exist in 1.13. The version at hand picks what it knows; the rest are functions that nobody calls.
 class BlockCache final : public c10::Allocator {

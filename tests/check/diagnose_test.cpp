@@ -21,7 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const MethodDiagnosis& row(const Diagnosis& d, const std::string& name) {
+const MethodDiagnosis& row(const Diagnosis& d, std::string_view name) {
   return *std::find_if(d.methods.begin(), d.methods.end(),
                        [&](const MethodDiagnosis& m) { return m.name == name; });
 }
