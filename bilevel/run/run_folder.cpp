@@ -252,6 +252,10 @@ std::optional<Checkpoint> RunFolder::load() {
   int64_t reached = 0;
   if (::access(path.c_str(), F_OK) == 0 || ::access(previous_checkpoint(path).c_str(), F_OK) == 0) {
     checkpoint = load_checkpoint(path);
+    // The next save keeps what is called `checkpoint` as the one before: that must not be the damaged one.
+    if (!checkpoint->warning.empty() && ::rename(previous_checkpoint(path).c_str(), path.c_str()) != 0) {
+      throw std::runtime_error(fmt::format("{}: cannot be replaced by the one before it: {}", path, cause()));
+    }
     const auto stored = checkpoint->metadata.find("metrics_bytes");
     if (stored != checkpoint->metadata.end()) reached = json_as<int64_t>(*stored);
   }

@@ -74,6 +74,7 @@ void expect_the_same_run(const std::string& whole, const std::string& killed) {
   ASSERT_EQ(found.tensors.size(), expected.tensors.size());
   ASSERT_FALSE(expected.tensors.empty());
   for (const auto& [name, tensor] : expected.tensors) {
+    if (name == "solve/records") continue;  // with what a clock says: their numbers are compared as metrics
     EXPECT_TRUE(same_bits(tensor, found.tensors.at(name))) << name;
   }
   EXPECT_EQ(lines_of(killed + "/metrics.jsonl"), lines_of(whole + "/metrics.jsonl"));

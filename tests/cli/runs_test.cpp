@@ -10,6 +10,7 @@
 #include <string>
 
 #include "bilevel/data/npy.h"
+#include "bilevel/run/checkpoint.h"
 #include "tests/cli/background.h"
 #include "tests/cli/program.h"
 
@@ -139,6 +140,7 @@ TEST_F(RunsTest, ADamagedCheckpointIsToldAndTheOneBeforeItServes) {
     ASSERT_EQ(output.exit_code, 0) << output.err;
     EXPECT_THAT(output.err, AllOf(HasSubstr("warning: " + run + "/checkpoint"),
                                   HasSubstr("checkpoint.previous, was read instead")));
+    EXPECT_NO_THROW((void)read_checkpoint(run + "/checkpoint.previous"));  // the damaged one is not kept
     EXPECT_EQ(without_times(output.json()), without_times(report));
     EXPECT_EQ(read_text(run + "/x.npy"), x);
     EXPECT_EQ(std::count(metrics.begin(), metrics.end(), '\n'), 5);

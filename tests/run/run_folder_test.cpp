@@ -50,6 +50,22 @@ TEST(RunFolder, says_how_it_stands) {
               AllOf(HasSubstr(path), HasSubstr("--resume")));
 }
 
+// Killed before its next save, a run that went on from the one before has that one still.
+TEST(RunFolder, a_damaged_checkpoint_does_not_replace_the_good_one) {
+  const TemporaryFolder temporary;
+  const std::string path = temporary.at("run");
+  RunFolder run = RunFolder::create(path, {.command = "solve"});
+  run.save(holding(1));
+  run.save(holding(2));
+  append(path + "/checkpoint", "more");
+  EXPECT_FALSE(run.load()->warning.empty());
+  const std::optional<Checkpoint> again = run.load();
+  EXPECT_TRUE(again->warning.empty());
+  EXPECT_EQ(again->tensors.at("x").item<double>(), 1);
+  run.save(holding(3));
+  EXPECT_EQ(read_checkpoint(previous_checkpoint(path + "/checkpoint")).tensors.at("x").item<double>(), 1);
+}
+
 TEST(RunFolder, a_killed_run_is_told_from_one_that_works) {
   const TemporaryFolder temporary;
   const std::string path = temporary.at("run");

@@ -5,7 +5,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
+#include <vector>
 
 #include "bilevel/problems/quadratic.h"
 #include "bilevel/run/checkpoint.h"
@@ -54,6 +57,42 @@ TEST(SolveCheckpoint, a_repaired_run_with_bounds_goes_on_from_a_file) {
   for (size_t i = 0; i < whole.records.size(); ++i) {
     EXPECT_EQ(resumed.records[i].bound.kind, whole.records[i].bound.kind) << i;
   }
+}
+
+// A record for every step of a long run: as text they would not fit a header.
+TEST(SolveCheckpoint, a_hundred_thousand_records_come_back) {
+  SolveState state;
+  state.so_far.algorithm = "soba";
+  state.so_far.state.x = state.so_far.state.inner.w = at::ones({1}, at::kDouble);
+  for (int64_t i = 0; i < 100'000; ++i) {
+    SolveRecord r{
+        .iteration = i, .seconds = 0.25, .counts = {}, .bound = {}, .metrics = {}, .x = {}, .w = {}};
+    r.counts.samples = int64_t{1} << 52;
+    r.outer_loss = 1 / static_cast<double>(i + 1);
+    r.bound = {BoundKind::rigorous, 0.5};
+    r.metrics["accuracy"] = std::numeric_limits<double>::quiet_NaN();
+    if (i % 2 == 0) r.metrics["regret"] = 3;
+    state.so_far.records.push_back(r);
+  }
+  Checkpoint checkpoint;
+  put_solve(checkpoint, state);
+  const std::string path = std::filesystem::temp_directory_path() / "bilevel-solve-records-test";
+  save_checkpoint(path, checkpoint);
+  const std::vector<SolveRecord> back = take_solve(read_checkpoint(path)).so_far.records;
+  std::filesystem::remove(path);
+  ASSERT_EQ(back.size(), 100'000U);
+  EXPECT_EQ(back[7].iteration, 7);
+  EXPECT_EQ(back[7].seconds, 0.25);
+  EXPECT_EQ(back[7].counts.samples, int64_t{1} << 52);
+  EXPECT_EQ(back[7].outer_loss, 0.125);
+  EXPECT_EQ(back[7].bound.kind, BoundKind::rigorous);
+  EXPECT_EQ(back[7].bound.value, 0.5);
+  EXPECT_TRUE(std::isnan(back[7].metrics.at("accuracy")));
+  EXPECT_FALSE(back[7].metrics.contains("regret"));
+  EXPECT_EQ(back[8].metrics.at("regret"), 3);
+
+  checkpoint.tensors["solve/records"].data_ptr<double>()[2] = 1e300;
+  EXPECT_THROW(take_solve(checkpoint), std::runtime_error);
 }
 
 }  // namespace
