@@ -232,6 +232,8 @@ CleanReport clean_in_folder(const Options& o, const CleaningSets& sets, const Cl
                  .run = o.run,
                  .common = o.common,
                  .command = "clean"};
+    job.learned_name = "weights";
+    job.learned = [](const Tensor& x) { return x.sigmoid(); };
     job.data = data_digest({sets.train.labels, sets.valid.labels, sets.test.labels},
                            {sets.train.features.columns(), sets.classes});
     return solve_in_folder(job, folder, checkpoint);

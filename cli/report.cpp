@@ -30,6 +30,7 @@ JobReport job_report(const RunData& run) {
   if (run.facts.command == "train") return train_report(run);
   if (run.facts.command == "clean") return clean_report(run);
   if (run.facts.command == "interact") return interact_report(run);
+  if (run.facts.command == "tune") return tune_report(run);
   return plain_report(run);
 }
 

@@ -10,6 +10,7 @@ JobReport search_report(const RunData& run);
 JobReport train_report(const RunData& run);
 JobReport clean_report(const RunData& run);
 JobReport interact_report(const RunData& run);
+JobReport tune_report(const RunData& run);
 // For every other command; the commands above begin with it.
 JobReport plain_report(const RunData& run);
 

@@ -37,7 +37,8 @@ std::string row_name(const nas::SearchSpace& space, const nas::AlphaBlock& block
 }
 
 std::vector<std::string> choice_names(const nas::SearchSpace& space, const nas::AlphaBlock& block) {
-  if (block.choices == static_cast<int64_t>(space.operations.size())) return space.operations;
+  const bool of_operations = space.kind != nas::SpaceKind::nasbench1shot1 || block.name == "operations";
+  if (of_operations) return space.operations;
   std::vector<std::string> names;
   for (int64_t i = 0; i < block.choices; ++i) names.push_back(fmt::format("from {}", i));
   return names;
@@ -208,6 +209,22 @@ CurveGroup true_accuracies(const RunData& run) {
   return group;
 }
 
+// Cells that are drawn and trained one by one: there is no supernet and no alpha.
+bool is_random(const RunData& run) {
+  const std::string method = text_in(run.summary, "method");
+  return (method.empty() ? run.effective("--method") : method) == "random";
+}
+
+// Of the record that gave the genotype where it is known, else of the last.
+std::optional<double> value_of_chosen(const RunData& run, const char* name) {
+  const Measure measure{.object = {}, .name = name};
+  const auto chosen = number_in(run.summary, "chosen_epoch");
+  for (const Json& line : run.metrics.lines) {
+    if (chosen && number_in(line, "epoch") == chosen) return value_of(line, measure);
+  }
+  return last_value(run.metrics, measure);
+}
+
 std::vector<CurveGroup> search_curves(const RunData& run) {
   const auto one = [](const char* title, const char* name, bool percent, const char* remark) {
     return CurveGroup{
@@ -215,13 +232,15 @@ std::vector<CurveGroup> search_curves(const RunData& run) {
   };
   CurveGroup loss = one("Loss", "valid_loss", false, "");
   loss.measures.push_back({.object = {}, .name = "search_loss"});
-  std::vector<CurveGroup> groups{
-      loss, one("Validation accuracy of the supernet, percent", "valid_accuracy", true, "")};
+  std::vector<CurveGroup> groups{loss, one(is_random(run) ? "Validation accuracy of each cell, percent"
+                                                          : "Validation accuracy of the supernet, percent",
+                                           "valid_accuracy", true, "")};
   groups.push_back(true_accuracies(run));
   CurveGroup weights{
       .title = "Operations: mean weight over all edges", .remark = "Softmax of alpha.", .measures = {}};
-  CurveGroup shares{
-      .title = "Operations: share of the cell's edges", .remark = "By the largest weights.", .measures = {}};
+  CurveGroup shares{.title = "Operations: share of the cell's edges",
+                    .remark = is_random(run) ? "" : "By the largest weights.",
+                    .measures = {}};
   if (!run.metrics.lines.empty()) {
     for (const auto& [group, object] :
          {std::pair{&weights, "operation_weights"}, std::pair{&shares, "operation_shares"}}) {
@@ -231,7 +250,7 @@ std::vector<CurveGroup> search_curves(const RunData& run) {
         group->measures.push_back({.object = object, .name = name});
     }
   }
-  groups.push_back(weights);
+  if (!is_random(run)) groups.push_back(weights);
   groups.push_back(shares);
   groups.push_back(one("Hypergradient norm", "direction_norm", false, ""));
   groups.push_back(one("Dominant eigenvalue", "eigenvalue", false,
@@ -254,13 +273,16 @@ JobReport search_report(const RunData& run) {
   job.headlines.clear();
   const auto last = [&](const char* name) { return last_value(run.metrics, {.object = {}, .name = name}); };
   const auto epochs = last("epoch");
+  const bool random = is_random(run);
+  const char* whose = random ? "the cell's" : "supernet's";
   const double truth = number_in(s.value("benchmark", Json::object()), "cifar10_test").value_or(NAN);
   if (genotype.empty()) {
     job.result = "No epoch has been recorded.";
   } else {
-    job.result = fmt::format(
-        "{} {} epochs it {} <code>{}</code>", run.summary.empty() ? "So far, after" : "After",
-        html::number_text(epochs.value_or(0)), run.summary.empty() ? "leans to" : "chose", escaped(genotype));
+    job.result =
+        fmt::format("{} {} {} it {} <code>{}</code>", run.summary.empty() ? "So far, after" : "After",
+                    html::number_text(epochs.value_or(0)), random ? "cells" : "epochs",
+                    run.summary.empty() ? "leans to" : "chose", escaped(genotype));
     if (std::isfinite(truth))
       job.result += fmt::format(", which reaches {} on CIFAR-10's test images when trained in full",
                                 html::percent_text(truth));
@@ -268,10 +290,10 @@ JobReport search_report(const RunData& run) {
   }
   if (std::isfinite(truth))
     job.headlines.emplace_back("true CIFAR-10 test accuracy", html::percent_text(truth));
-  if (const auto accuracy = last("valid_accuracy"))
-    job.headlines.emplace_back("supernet's validation accuracy", html::percent_text(*accuracy));
-  if (const auto loss = last("valid_loss"))
-    job.headlines.emplace_back("supernet's validation loss", html::number_text(*loss));
+  if (const auto accuracy = value_of_chosen(run, "valid_accuracy"))
+    job.headlines.emplace_back(fmt::format("{} validation accuracy", whose), html::percent_text(*accuracy));
+  if (const auto loss = value_of_chosen(run, "valid_loss"))
+    job.headlines.emplace_back(fmt::format("{} validation loss", whose), html::number_text(*loss));
   if (const auto parameters = number_in(s, "parameters"))
     job.headlines.emplace_back("network's parameters", fmt::format("{:.2f} M", *parameters / 1e6));
   if (const auto multiply_adds = number_in(s, "multiply_adds"))
@@ -286,13 +308,15 @@ JobReport search_report(const RunData& run) {
   if (std::string truths = truth_html(run); !truths.empty()) {
     job.sections.push_back({.id = "truth", .title = "True accuracies", .content = std::move(truths)});
   }
-  std::string alpha;
-  try {
-    alpha = alpha_html(run);
-  } catch (const std::exception& error) {
-    alpha = html::note(fmt::format("Alpha cannot be shown: {}", error.what()));
+  if (!random) {
+    std::string alpha;
+    try {
+      alpha = alpha_html(run);
+    } catch (const std::exception& error) {
+      alpha = html::note(fmt::format("Alpha cannot be shown: {}", error.what()));
+    }
+    job.sections.push_back({.id = "alpha", .title = "Alpha by epoch", .content = std::move(alpha)});
   }
-  job.sections.push_back({.id = "alpha", .title = "Alpha by epoch", .content = std::move(alpha)});
   job.sections.insert(job.sections.end(), others.begin(), others.end());
   return job;
 }

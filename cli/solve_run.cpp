@@ -1,8 +1,11 @@
 #include "cli/solve_run.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <stdexcept>
+#include <tuple>
 
 #include "bilevel/run/solve_checkpoint.h"
 #include "bilevel/run/stop_signal.h"
@@ -18,6 +21,27 @@ nlohmann::json identity(const SolveJob& job, const AlgorithmState& state) {
           {"inner_variables", state.inner.w.numel()},
           {"outer_variables", state.x.numel()},
           {"data", job.data}};
+}
+
+// All of x while it is short, else how it is spread: what a curve can show.
+Json learned_json(const Tensor& x) {
+  constexpr int64_t few = 8;
+  const Tensor sorted = std::get<0>(x.detach().to(at::kCPU, at::kDouble).flatten().sort());
+  const int64_t count = sorted.numel();
+  Json out = Json::object();
+  if (count <= few) {
+    const Tensor values = x.detach().to(at::kCPU, at::kDouble).flatten();
+    for (int64_t i = 0; i < count; ++i) out[fmt::format("{}", i)] = number(values[i].item<double>());
+    return out;
+  }
+  const auto at_share = [&](double share) {
+    return number(sorted[std::llround(share * static_cast<double>(count - 1))].item<double>());
+  };
+  return {{"least", at_share(0)},
+          {"5th percentile", at_share(0.05)},
+          {"median", at_share(0.5)},
+          {"95th percentile", at_share(0.95)},
+          {"largest", at_share(1)}};
 }
 
 SolveState resumed(const SolveJob& job, const Checkpoint& checkpoint) {
@@ -51,7 +75,9 @@ SolveSummary solve_in_folder(const SolveJob& job, RunFolder& folder,
   hooks.interrupted = [] { return stop_requested(); };
   hooks.record = [&](const SolveRecord& record, const AlgorithmState& state) {
     loss = record.outer_loss;
-    folder.record(record_json(record));
+    Json line = record_json(record);
+    line[job.learned_name] = learned_json(job.learned ? job.learned(state.x) : state.x);
+    folder.record(line);
     return !job.hooks.record || job.hooks.record(record, state);
   };
   hooks.step = [&](const AlgorithmState& state, double direction_norm, double seconds) {

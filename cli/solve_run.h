@@ -2,6 +2,7 @@
 // solve() as commands run it: in a run folder, with metrics, checkpoints, progress, and an end by a signal
 // that another call goes on from.
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -21,6 +22,9 @@ struct SolveJob {
   std::string command = "solve";  // for the line of progress
   // What the run is about, beside the sizes: a run that is resumed on anything else is refused.
   nlohmann::json data = nullptr;
+  // What x is to people, as its records call it: weights of examples, regularisers. Empty = x itself.
+  std::string learned_name = "hyperparameters";
+  std::function<Tensor(const Tensor& x)> learned = {};
   SolveHooks hooks = {};  // the caller's own record and step, called after what is done here
 };
 

@@ -61,7 +61,8 @@ void add_options(CLI::App& command, Options& o) {
       ->add_option("--label-column", o.files.reading.label_column,
                    "of a table: first, last, a name of its header, or a position from 0")
       ->capture_default_str();
-  files->add_option("--features", o.files.feature_names, "names of the features, one a line");
+  files->add_option("--features", o.files.feature_names,
+                    "names of the features, one a line; else those of a table's header");
   files->add_option("--valid-part", o.files.valid_part, "of the training examples, without --valid")
       ->capture_default_str();
   files->add_flag("--bias", o.files.bias, "append a column of ones with a regulariser of its own");
@@ -195,6 +196,8 @@ SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o,
                .run = o.run,
                .common = o.common,
                .command = "tune"};
+  job.learned_name = "regularisers";
+  job.learned = [](const Tensor& x) { return x.exp(); };
   const RegularizerSets& sets = problem.sets();
   job.data = data_digest({sets.train.labels, sets.valid.labels, sets.test ? sets.test->labels : Tensor()},
                          {problem.layout().features, sets.nonzeros, sets.classes});

@@ -110,6 +110,7 @@ LabelledFeatures read_one(const LabelledFile& file, FileFormat format, const Fea
     result.features.dense = table.values;
     result.labels = table.labels;
     result.groups = table.groups;
+    result.names = std::move(table.names);
   }
   return result;
 }

@@ -40,9 +40,10 @@ struct LabelledFile {
 
 struct LabelledFeatures {
   Features features;
-  Tensor labels;               // as written, whole or not; one per example
-  Tensor groups;               // whole numbers, one per example, where a group column was asked for
-  std::string labels_from;     // the file that they came from, for messages
+  Tensor labels;                   // as written, whole or not; one per example
+  Tensor groups;                   // whole numbers, one per example, where a group column was asked for
+  std::string labels_from;         // the file that they came from, for messages
+  std::vector<std::string> names;  // of the features, where a table has a header
   std::vector<int64_t> image;  // the sizes of one example where the file has them: 28 28; empty = a plain row
 };
 

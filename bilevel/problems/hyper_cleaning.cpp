@@ -72,8 +72,8 @@ std::optional<InnerParts> HyperCleaning::inner_parts(const Tensor& w, const Tens
 
 std::map<std::string, double> HyperCleaning::metrics(const Tensor& w, const Tensor& x) const {
   std::map<std::string, double> result{
-      {"train_accuracy_percent", accuracy_percent(logits(data_.train.features, w), data_.train.labels)},
-      {"valid_accuracy_percent", accuracy_percent(logits(data_.valid.features, w), data_.valid.labels)}};
+      {"train_accuracy", accuracy_percent(logits(data_.train.features, w), data_.train.labels)},
+      {"valid_accuracy", accuracy_percent(logits(data_.valid.features, w), data_.valid.labels)}};
   add_flag_scores(x, data_.replaced, data_.wrong, result);
   return result;
 }

@@ -77,8 +77,8 @@ Tensor LearnedRate::inner_start(const Tensor& x) const { return outer_.split(x)[
 Tensor LearnedRate::inner_rate(const Tensor& x) const { return outer_.split(x)[0].exp(); }
 
 std::map<std::string, double> LearnedRate::metrics(const Tensor& w, const Tensor& /*x*/) const {
-  return {{"train_accuracy_percent", accuracy_percent(logits(train_.features, w), train_.labels)},
-          {"valid_accuracy_percent", accuracy_percent(logits(valid_.features, w), valid_.labels)}};
+  return {{"train_accuracy", accuracy_percent(logits(train_.features, w), train_.labels)},
+          {"valid_accuracy", accuracy_percent(logits(valid_.features, w), valid_.labels)}};
 }
 
 }  // namespace bilevel

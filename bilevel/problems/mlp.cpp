@@ -84,8 +84,8 @@ std::optional<InnerParts> Mlp::inner_parts(const Tensor& w, const Tensor& x, con
 }
 
 std::map<std::string, double> Mlp::metrics(const Tensor& w, const Tensor& /*x*/) const {
-  return {{"train_accuracy_percent", accuracy_percent(logits(train_.features, w), train_.labels)},
-          {"valid_accuracy_percent", accuracy_percent(logits(valid_.features, w), valid_.labels)}};
+  return {{"train_accuracy", accuracy_percent(logits(train_.features, w), train_.labels)},
+          {"valid_accuracy", accuracy_percent(logits(valid_.features, w), valid_.labels)}};
 }
 
 }  // namespace bilevel

@@ -139,8 +139,8 @@ Tensor RegularizedSoftmax::initial_outer(uint64_t /*seed*/) const {
 }
 
 std::map<std::string, double> RegularizedSoftmax::metrics(const Tensor& w, const Tensor& /*x*/) const {
-  return {{"train_accuracy_percent", accuracy_percent(train_, layout_.matrix(w))},
-          {"valid_accuracy_percent", accuracy_percent(valid_, layout_.matrix(w))}};
+  return {{"train_accuracy", accuracy_percent(train_, layout_.matrix(w))},
+          {"valid_accuracy", accuracy_percent(valid_, layout_.matrix(w))}};
 }
 
 double RegularizedSoftmax::smoothness_bound(const Tensor& x) const {

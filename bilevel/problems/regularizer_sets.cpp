@@ -108,6 +108,8 @@ RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options) {
   const int64_t columns = read[0].features.columns();
   if (!options.feature_names.empty()) {
     sets.feature_names = read_names(options.feature_names, columns);
+  } else if (!read[0].names.empty()) {
+    sets.feature_names = read[0].names;
   } else {
     for (int64_t j = 0; j < columns; ++j) sets.feature_names.push_back(fmt::format("column {}", j));
   }

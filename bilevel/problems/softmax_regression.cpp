@@ -49,8 +49,8 @@ std::optional<InnerParts> SoftmaxRegression::inner_parts(const Tensor& w, const 
 }
 
 std::map<std::string, double> SoftmaxRegression::metrics(const Tensor& w, const Tensor& /*x*/) const {
-  return {{"train_accuracy_percent", accuracy_percent(logits(train_.features, w), train_.labels)},
-          {"valid_accuracy_percent", accuracy_percent(logits(valid_.features, w), valid_.labels)}};
+  return {{"train_accuracy", accuracy_percent(logits(train_.features, w), train_.labels)},
+          {"valid_accuracy", accuracy_percent(logits(valid_.features, w), valid_.labels)}};
 }
 
 std::optional<LossConstants> SoftmaxRegression::loss_constants(const Tensor& x) const {

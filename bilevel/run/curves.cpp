@@ -168,6 +168,15 @@ std::string bound_remark(const Metrics& metrics) {
                                       : "Estimated: the constants behind it were measured, not known.";
 }
 
+// A benchmark's test accuracy of the epoch's cell.
+bool is_truth(const Measure& m) {
+  return m.object == "benchmark" && (m.name.ends_with("_test") || m.name == "test_acc");
+}
+// What runs are compared by: their own numbers, and of the objects those that searches are about.
+bool is_compared(const Measure& m) {
+  return m.object.empty() || is_truth(m) || m.object == "operation_shares";
+}
+
 }  // namespace
 
 std::optional<double> value_of(const Json& line, const Measure& measure) {
@@ -204,11 +213,11 @@ std::string title_of(const std::string& name) {
       {"f1_replaced", "labels that were replaced"},
       {"series_rate", "rate of the series"},
       {"skips", "skip connections"},
+      {"weights", "learned weights"},
+      {"regularisers", "learned regularisers"},
+      {"hyperparameters", "learned hyperparameters"},
   };
   if (const auto found = known.find(name); found != known.end()) return found->second;
-  if (constexpr std::string_view unit = "_percent"; name.size() > unit.size() && name.ends_with(unit)) {
-    return title_of(name.substr(0, name.size() - unit.size()));
-  }
   std::string text = name;
   std::replace(text.begin(), text.end(), '_', ' ');
   return text;
@@ -342,7 +351,7 @@ std::string curves_html(const Metrics& metrics, const std::vector<CurveGroup>& f
       const std::string name = m.object.empty() ? title_of(m.name) : m.name;
       picture.legend.emplace_back(name, i);
       describe(picture, metrics, m, name);
-      logarithmic = logarithmic && m.object.empty() && range_of({&metrics}, m).low > 0;
+      logarithmic = logarithmic && (m.object.empty() || group.decades) && range_of({&metrics}, m).low > 0;
     }
     Range all;
     for (const Measure& m : group.measures) {
@@ -376,10 +385,11 @@ std::string compared_curves_html(const std::vector<const Metrics*>& runs,
   std::vector<Measure> measures = measures_of(runs);
   std::erase_if(measures, [&](const Measure& m) {
     const Range range = range_of(runs, m);
-    return !m.object.empty() || range.count == 0 || range.low == range.high;
+    return !is_compared(m) || range.count == 0 || range.low == range.high;
   });
   // What people ask for first comes first.
   const auto rank = [](const Measure& m) {
+    if (!m.object.empty()) return is_truth(m) ? 0 : 4;
     return is_percent(m.name) ? 0 : contains(m.name, "loss") ? 1 : m.name == "direction_norm" ? 2 : 3;
   };
   std::stable_sort(measures.begin(), measures.end(),
@@ -387,10 +397,13 @@ std::string compared_curves_html(const std::vector<const Metrics*>& runs,
   if (measures.size() > most_groups) measures.resize(most_groups);
   std::vector<Picture> pictures;
   for (const Measure& m : measures) {
-    Picture picture{
-        .title = capital(title_of(m.name)), .remark = {}, .description = {}, .legend = {}, .scripts = {}};
-    const bool logarithmic = !is_percent(m.name) && wants_logarithm(range_of(runs, m));
-    if (is_percent(m.name)) picture.title += " in percent";
+    const std::string title = m.object.empty() ? title_of(m.name)
+                              : is_truth(m)    ? "true accuracy, " + title_of(m.name)
+                                               : fmt::format("{}: {}", title_of(m.object), m.name);
+    Picture picture{.title = capital(title), .remark = {}, .description = {}, .legend = {}, .scripts = {}};
+    const bool percent = is_percent(m.name) || is_truth(m);
+    const bool logarithmic = m.object.empty() && !percent && wants_logarithm(range_of(runs, m));
+    if (percent) picture.title += " in percent";
     if (logarithmic) picture.title += " (log scale)";
     for (size_t i = 0; i < runs.size(); ++i) {
       if (!last_value(*runs[i], m)) continue;

@@ -44,6 +44,7 @@ struct CurveGroup {
   std::string remark = {};  // one sentence under the picture
   std::vector<Measure> measures;
   bool percent = false;
+  bool decades = false;  // numbers of an object, too, are drawn on a logarithmic scale where they span many
 };
 // `first` as they are given, less what the records do not have; then losses, accuracies, hypergradient norms,
 // error bounds, and every other number that changes. Objects of numbers make a picture each. Measures that
@@ -53,7 +54,8 @@ std::vector<CurveGroup> curve_groups(const Metrics& metrics, const std::vector<C
                                      std::vector<std::pair<std::string, double>>& constant);
 
 // The section of a page, with a switch between the axes that needs no script. One run: a picture for every
-// group. Several: a picture for every measure of the records themselves, a curve for every run.
+// group. Several: a picture for every number of the records, for true accuracies and for operations' shares,
+// with a curve for every run.
 std::string curves_html(const Metrics& metrics, const std::vector<CurveGroup>& first,
                         const std::vector<std::string>& ignored);
 std::string compared_curves_html(const std::vector<const Metrics*>& runs,
