@@ -2,13 +2,10 @@
 // images.
 
 #include <ATen/ATen.h>
-#include <dirent.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <numeric>
@@ -16,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/data/folder.h"
 #include "bilevel/data/image_folder.h"
 #include "bilevel/data/png.h"
 #include "bilevel/data/resize.h"
@@ -48,20 +46,15 @@ bool is_png(const std::string& name) {
   return ending == ".png" || ending == ".PNG";
 }
 
-// opendir, not std::filesystem: see data/image_folder.cpp.
 std::vector<std::string> png_files(const std::string& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> handle(::opendir(folder.c_str()), ::closedir);
-  if (!handle) {
-    throw std::invalid_argument(fmt::format("--images {}: {}", folder, std::strerror(errno)));
-  }
+  if (!is_folder(folder)) throw std::invalid_argument(fmt::format("--images {}: is no folder", folder));
   std::vector<std::string> files;
-  while (const dirent* entry = ::readdir(handle.get())) {
-    if (is_png(entry->d_name)) files.push_back(folder + "/" + entry->d_name);
+  for (const std::string& name : names_in(folder)) {
+    if (is_png(name)) files.push_back(folder + "/" + name);
   }
   if (files.empty()) {
     throw std::invalid_argument(fmt::format("--images {}: there is no PNG file in it", folder));
   }
-  std::sort(files.begin(), files.end());
   return files;
 }
 

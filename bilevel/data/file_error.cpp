@@ -19,4 +19,9 @@ void line_error(const std::string& path, int64_t line, std::string_view expected
       fmt::format("{}: {}expected {}, found {}; {}", path, where, expected, found, hint));
 }
 
+void file_error(std::string_view path, std::string_view expected, std::string_view found,
+                std::string_view hint) {
+  throw std::runtime_error(fmt::format("{}: expected {}, found {}; {}", path, expected, found, hint));
+}
+
 }  // namespace bilevel

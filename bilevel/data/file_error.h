@@ -17,4 +17,8 @@ namespace bilevel {
 [[noreturn]] void line_error(const std::string& path, int64_t line, std::string_view expected,
                              std::string_view found, std::string_view hint);
 
+// The same for a file or a folder as a whole, or for a member of an archive.
+[[noreturn]] void file_error(std::string_view path, std::string_view expected, std::string_view found,
+                             std::string_view hint);
+
 }  // namespace bilevel

@@ -1,47 +1,21 @@
 #include "bilevel/data/image_folder.h"
 
 #include <ATen/ATen.h>
-#include <dirent.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
-#include <memory>
 #include <stdexcept>
 #include <string_view>
 
+#include "bilevel/data/file_error.h"
+#include "bilevel/data/folder.h"
 #include "bilevel/data/parallel_files.h"
 #include "bilevel/data/png.h"
 #include "bilevel/data/resize.h"
 
 namespace bilevel {
 namespace {
-
-[[noreturn]] void fail(const std::string& path, std::string_view expected, std::string_view found,
-                       std::string_view hint) {
-  throw std::runtime_error(fmt::format("{}: expected {}, found {}; {}", path, expected, found, hint));
-}
-
-bool is_folder(const std::string& path) {
-  struct ::stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-// opendir, not std::filesystem: LibTorch 2's wheels export parts of an older libstdc++'s that clash with
-// ours.
-std::vector<std::string> names_in(const std::string& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> handle(::opendir(folder.c_str()), ::closedir);
-  if (!handle) fail(folder, "a folder that can be read", std::strerror(errno), "check the path");
-  std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(handle.get())) {
-    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 std::string ending_of(const std::string& name) {
   const size_t dot = name.rfind('.');
@@ -64,13 +38,13 @@ std::vector<std::string> png_files(const std::string& folder) {
     const std::string path = fmt::format("{}/{}", folder, name);
     const std::string ending = ending_of(name);
     if (is_folder(path)) {
-      fail(path, "a PNG file of a class", "a folder",
-           "the folder to give is the one that holds the class folders, or their train/ and test/");
+      file_error(path, "a PNG file of a class", "a folder",
+                 "the folder to give is the one that holds the class folders, or their train/ and test/");
     }
     if (ending == ".png") {
       files.push_back(path);
     } else if (is_other_image(ending)) {
-      fail(path, "a PNG file", fmt::format("a {} file", ending), "convert the images to PNG");
+      file_error(path, "a PNG file", fmt::format("a {} file", ending), "convert the images to PNG");
     }
   }
   return files;
@@ -91,9 +65,10 @@ FolderImages read_images(const std::vector<ImageFile>& files, int64_t image_size
     if (image_size > 0) {
       image = resize_images(image.unsqueeze(0), image_size).squeeze(0);
     } else if (image.sizes().slice(1) != images[0].sizes().slice(1)) {
-      fail(path, fmt::format("{} x {} pixels as in {}", images[0].size(2), images[0].size(1), files[0].path),
-           fmt::format("{} x {}", image.size(2), image.size(1)),
-           "bring the images to one size, for example with --image-size 32");
+      file_error(path,
+                 fmt::format("{} x {} pixels as in {}", images[0].size(2), images[0].size(1), files[0].path),
+                 fmt::format("{} x {}", image.size(2), image.size(1)),
+                 "bring the images to one size, for example with --image-size 32");
     }
   };
   read(0);
@@ -121,7 +96,7 @@ std::vector<std::string> class_folders(const std::string& folder) {
     if (is_folder(path)) {
       classes.push_back(name);
     } else if (ending_of(name) == ".png" || is_other_image(ending_of(name))) {
-      fail(path, "a folder for each class", "an image", "put it into the folder of its class");
+      file_error(path, "a folder for each class", "an image", "put it into the folder of its class");
     }
   }
   return classes;
@@ -136,16 +111,16 @@ bool has_train_and_test(const std::string& folder) {
 FolderImages read_image_folder(const std::string& folder, int64_t image_size) {
   const std::vector<std::string> classes = class_folders(folder);
   if (classes.size() < 2) {
-    fail(folder, "two or more folders, one for each class",
-         classes.empty() ? "none" : fmt::format("only {}", classes[0]),
-         "put the PNG files of each class into a folder of its own");
+    file_error(folder, "two or more folders, one for each class",
+               classes.empty() ? "none" : fmt::format("only {}", classes[0]),
+               "put the PNG files of each class into a folder of its own");
   }
   FolderImages result = read_image_folder(folder, classes, image_size);
   const Tensor counts = at::bincount(result.labels, {}, static_cast<int64_t>(classes.size()));
   for (size_t k = 0; k < classes.size(); ++k) {
     if (counts[static_cast<int64_t>(k)].item<int64_t>() == 0) {
-      fail(fmt::format("{}/{}", folder, classes[k]), "PNG files of the class", "none",
-           "remove the folder, or put the class's images into it");
+      file_error(fmt::format("{}/{}", folder, classes[k]), "PNG files of the class", "none",
+                 "remove the folder, or put the class's images into it");
     }
   }
   return result;
@@ -158,13 +133,13 @@ FolderImages read_image_folder(const std::string& folder, const std::vector<std:
     const std::string path = fmt::format("{}/{}", folder, name);
     const auto found = std::find(class_names.begin(), class_names.end(), name);
     if (found == class_names.end()) {
-      fail(path, "a folder named like a training class", fmt::format("\"{}\"", name),
-           "remove it, or give the class training images");
+      file_error(path, "a folder named like a training class", fmt::format("\"{}\"", name),
+                 "remove it, or give the class training images");
     }
     for (const std::string& file : png_files(path)) files.push_back({file, found - class_names.begin()});
   }
   if (files.empty()) {
-    fail(folder, "PNG files in folders named like their classes", "none", "check the path");
+    file_error(folder, "PNG files in folders named like their classes", "none", "check the path");
   }
   FolderImages result = read_images(files, image_size);
   result.class_names = class_names;

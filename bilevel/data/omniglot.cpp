@@ -3,21 +3,20 @@
 #include "bilevel/data/omniglot.h"
 
 #include <ATen/ATen.h>
-#include <dirent.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "bilevel/data/byte_source.h"
+#include "bilevel/data/file_error.h"
+#include "bilevel/data/folder.h"
 #include "bilevel/data/parallel_files.h"
 #include "bilevel/data/png.h"
 #include "bilevel/data/resize.h"
@@ -35,37 +34,19 @@ struct File {
 };
 using Characters = std::map<std::string, std::map<std::string, File>>;  // by class, by file name
 
-[[noreturn]] void fail(std::string_view where, std::string_view expected, std::string_view found,
-                       std::string_view hint) {
-  throw std::runtime_error(fmt::format("{}: expected {}, found {}; {}", where, expected, found, hint));
-}
-
-enum class Kind { missing, file, folder };
-Kind kind_of(const std::string& path) {
+bool is_file(const std::string& path) {
   struct ::stat status {};
-  if (::stat(path.c_str(), &status) != 0) return Kind::missing;
-  return S_ISDIR(status.st_mode) ? Kind::folder : Kind::file;
+  return ::stat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
 }
 
 // What archivers of other systems leave behind.
 bool is_litter(std::string_view name) { return name.starts_with('.') || name == "__MACOSX"; }
 
-std::vector<std::string> names_in(const std::string& folder) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> handle(::opendir(folder.c_str()), ::closedir);
-  if (!handle) fail(folder, "a folder that can be read", std::strerror(errno), "check the path");
-  std::vector<std::string> names;
-  while (const dirent* entry = ::readdir(handle.get())) {
-    if (!is_litter(entry->d_name)) names.emplace_back(entry->d_name);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 void add(Characters& characters, const std::string& alphabet, const std::string& character,
          const std::string& name, File file) {
   auto& files = characters[fmt::format("{}/{}", alphabet, character)];
   const auto [place, is_new] = files.emplace(name, File{});
-  if (!is_new) fail(file.shown, "every drawing once", "another of the same name", "remove one of them");
+  if (!is_new) file_error(file.shown, "every drawing once", "another of the same name", "remove one of them");
   place->second = std::move(file);
 }
 
@@ -92,14 +73,14 @@ void read_archive(const std::string& path, Characters& characters) {
     const std::vector<std::string> steps = steps_of(member.name);
     if (member.folder || std::any_of(steps.begin(), steps.end(), is_litter)) continue;
     if (steps.size() != 4 || !steps[3].ends_with(".png")) {
-      fail(fmt::format("{}: member {}", path, member.name), layout, "another name",
-           "is it an archive of Omniglot's images?");
+      file_error(fmt::format("{}: member {}", path, member.name), layout, "another name",
+                 "is it an archive of Omniglot's images?");
     }
     add(characters, steps[1], steps[2], steps[3],
         {fmt::format("{}: member {}", path, member.name), archive.read(i)});
   }
   if (characters.size() == before)
-    fail(path, fmt::format("members {}", layout), "none", "is it Omniglot's archive?");
+    file_error(path, fmt::format("members {}", layout), "none", "is it Omniglot's archive?");
 }
 
 void read_folder(const std::string& path, Characters& characters) {
@@ -107,12 +88,12 @@ void read_folder(const std::string& path, Characters& characters) {
   int64_t total = 0;
   for (const std::string& alphabet : names_in(path)) {
     const std::string alphabet_path = fmt::format("{}/{}", path, alphabet);
-    if (kind_of(alphabet_path) != Kind::folder) continue;
+    if (!is_folder(alphabet_path) || is_litter(alphabet)) continue;
     for (const std::string& character : names_in(alphabet_path)) {
       const std::string character_path = fmt::format("{}/{}", alphabet_path, character);
-      if (kind_of(character_path) != Kind::folder) {
-        fail(character_path, "a folder for each character", "a file",
-             fmt::format("the layout is {}", layout));
+      if (!is_folder(character_path)) {
+        file_error(character_path, "a folder for each character", "a file",
+                   fmt::format("the layout is {}", layout));
       }
       bool empty = true;
       for (const std::string& name : names_in(character_path)) {
@@ -121,29 +102,29 @@ void read_folder(const std::string& path, Characters& characters) {
         std::string bytes = read_file(file, largest_png);
         total += static_cast<int64_t>(bytes.size());
         if (total > largest_set) {
-          fail(file, fmt::format("images of at most {} bytes in all", largest_set), "more",
-               "is it Omniglot?");
+          file_error(file, fmt::format("images of at most {} bytes in all", largest_set), "more",
+                     "is it Omniglot?");
         }
         add(characters, alphabet, character, name, {file, std::move(bytes)});
         empty = false;
       }
       if (empty) {
-        fail(character_path, "PNG files of the character", "none",
-             "remove the folder, or unpack the archive again");
+        file_error(character_path, "PNG files of the character", "none",
+                   "remove the folder, or unpack the archive again");
       }
     }
   }
   if (characters.size() == before)
-    fail(path, fmt::format("files {}", layout), "none", "unpack the archive again");
+    file_error(path, fmt::format("files {}", layout), "none", "unpack the archive again");
 }
 
 // One drawing, rescaled: 1 x 1 x size x size. One at a time fits into a cache.
 Tensor decode(const File& file, const File& first, int64_t height, int64_t width, int64_t size) {
   const Tensor image = decode_png(file.bytes, file.shown);
   if (image.size(0) != 1 || image.size(1) != height || image.size(2) != width) {
-    fail(file.shown, fmt::format("{} x {} grey pixels as in {}", width, height, first.shown),
-         fmt::format("{} x {}{}", image.size(2), image.size(1), image.size(0) == 1 ? "" : " in colour"),
-         "take the official files, or give your own images as a folder of class folders");
+    file_error(file.shown, fmt::format("{} x {} grey pixels as in {}", width, height, first.shown),
+               fmt::format("{} x {}{}", image.size(2), image.size(1), image.size(0) == 1 ? "" : " in colour"),
+               "take the official files, or give your own images as a folder of class folders");
   }
   return resize_images(image.unsqueeze(0), size);
 }
@@ -166,14 +147,15 @@ ClassImages read_omniglot(const OmniglotOptions& options) {
   Characters characters;
   for (const char* part : {"images_background", "images_evaluation"}) {
     const std::string path = fmt::format("{}/{}", options.folder, part);
-    if (kind_of(path + ".zip") == Kind::file) {
+    if (is_file(path + ".zip")) {
       read_archive(path + ".zip", characters);
-    } else if (kind_of(path) == Kind::folder) {
+    } else if (is_folder(path)) {
       read_folder(path, characters);
     } else {
-      fail(options.folder, fmt::format("{0}.zip, or the folder {0}", part), "neither",
-           "download both archives from https://github.com/brendenlake/omniglot (folder python) and name "
-           "their folder");
+      file_error(
+          options.folder, fmt::format("{0}.zip, or the folder {0}", part), "neither",
+          "download both archives from https://github.com/brendenlake/omniglot (folder python) and name "
+          "their folder");
     }
   }
   ClassImages result;

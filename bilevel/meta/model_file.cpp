@@ -53,8 +53,9 @@ PixelScale scale_of(const nlohmann::json& j, int64_t channels) {
     return values;
   };
   PixelScale scale{numbers("mean"), numbers("deviation")};
-  if (!std::all_of(scale.deviation.begin(), scale.deviation.end(), [](double d) { return d > 0; })) {
-    throw std::runtime_error("scale: a deviation that is not above 0");
+  // Below 0 it turns ink on paper into light on dark.
+  if (std::count(scale.deviation.begin(), scale.deviation.end(), 0.0) > 0) {
+    throw std::runtime_error("scale: a deviation of 0");
   }
   return scale;
 }

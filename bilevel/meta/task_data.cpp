@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/data/folder.h"
 #include "bilevel/data/omniglot.h"
 #include "bilevel/data/resize.h"
 #include "bilevel/meta/blobs.h"
@@ -17,11 +17,6 @@
 
 namespace bilevel::meta {
 namespace {
-
-bool is_folder(const std::string& path) {
-  struct ::stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
 
 // Ink is 1 and paper 0, as the papers that learn on Omniglot have it (MAML's and Matching Networks' among
 // them): most pixels are then zero, and so is the padding of a convolution.

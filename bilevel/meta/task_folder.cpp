@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
@@ -11,20 +10,12 @@
 #include <vector>
 
 #include "bilevel/data/class_images.h"
+#include "bilevel/data/file_error.h"
+#include "bilevel/data/folder.h"
 #include "bilevel/data/image_folder.h"
 
 namespace bilevel::meta {
 namespace {
-
-[[noreturn]] void fail(const std::string& path, std::string_view expected, std::string_view found,
-                       std::string_view hint) {
-  throw std::runtime_error(fmt::format("{}: expected {}, found {}; {}", path, expected, found, hint));
-}
-
-bool is_folder(const std::string& path) {
-  struct ::stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
-}
 
 struct PartFolder {
   Part part;
@@ -37,8 +28,8 @@ std::vector<PartFolder> part_folders(const std::string& folder) {
   if (!has_train_and_test(folder)) return {};
   const bool val = is_folder(inside("val")), valid = is_folder(inside("valid"));
   if (val == valid) {
-    fail(folder, "val or valid beside train and test", val ? "both" : "neither",
-         "learning needs validation classes of its own: move some class folders from train to val");
+    file_error(folder, "val or valid beside train and test", val ? "both" : "neither",
+               "learning needs validation classes of its own: move some class folders from train to val");
   }
   return {{Part::train, inside("train")},
           {Part::valid, inside(val ? "val" : "valid")},
@@ -59,18 +50,19 @@ ImageTaskSet read_parted(const std::vector<PartFolder>& folders, int64_t image_s
     const Tensor& first = read[0].images;
     const Tensor& here = read[i].images;
     if (here.size(2) != first.size(2) || here.size(3) != first.size(3)) {
-      fail(folders[i].path,
-           fmt::format("{} x {} pixels as in {}", first.size(3), first.size(2), folders[0].path),
-           fmt::format("{} x {}", here.size(3), here.size(2)),
-           "bring the images to one size, for example with --image-size 84");
+      file_error(folders[i].path,
+                 fmt::format("{} x {} pixels as in {}", first.size(3), first.size(2), folders[0].path),
+                 fmt::format("{} x {}", here.size(3), here.size(2)),
+                 "bring the images to one size, for example with --image-size 84");
     }
     const auto offset = static_cast<int64_t>(set.images.names.size());
     for (const std::string& name : read[i].class_names) {
       const std::string path = fmt::format("{}/{}", folders[i].path, name);
       const auto [place, is_new] = seen.emplace(name, path);
       if (!is_new) {
-        fail(path, "classes that are in one part only", fmt::format("the class in {} too", place->second),
-             "keep it in one of them: what is learned is judged on classes that it has not seen");
+        file_error(path, "classes that are in one part only",
+                   fmt::format("the class in {} too", place->second),
+                   "keep it in one of them: what is learned is judged on classes that it has not seen");
       }
       set.parts.of(folders[i].part).push_back(static_cast<int64_t>(set.images.names.size()));
       set.images.names.push_back(name);
@@ -85,7 +77,7 @@ ImageTaskSet read_parted(const std::vector<PartFolder>& folders, int64_t image_s
 }  // namespace
 
 ImageTaskSet read_task_folder(const std::string& folder, int64_t image_size, uint64_t seed) {
-  if (!is_folder(folder)) fail(folder, "a folder", "none", "check the path");
+  if (!is_folder(folder)) file_error(folder, "a folder", "none", "check the path");
   const std::vector<PartFolder> parts = part_folders(folder);
   ImageTaskSet set;
   if (!parts.empty()) {
@@ -95,8 +87,8 @@ ImageTaskSet read_task_folder(const std::string& folder, int64_t image_size, uin
     set.images = group_by_class(read.images, read.labels, read.class_names);
     set.parts = split_classes(set.images.classes(), 64, 16, 20, seed);
     if (set.parts.train.empty()) {
-      fail(folder, "classes for three parts", fmt::format("{}", set.images.classes()),
-           "bring more class folders");
+      file_error(folder, "classes for three parts", fmt::format("{}", set.images.classes()),
+                 "bring more class folders");
     }
   }
   set.name = folder;

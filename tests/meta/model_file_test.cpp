@@ -40,7 +40,7 @@ TEST(ModelFile, comes_back_bit_for_bit) {
   EXPECT_THROW(load_model(path + "-none"), std::runtime_error);
   model.network = {.name = "omniglot", .filters = 2};
   model.input = {3, 16, 16};
-  model.scale = PixelScale{{0.5, 1, 2}, {2, 3, 4}};
+  model.scale = PixelScale{{0.5, 1, 2}, {2, 3, -255}};
   model.x = start_of(model);
   save_model(path, model);
   EXPECT_EQ(load_model(path).scale->mean, model.scale->mean);
