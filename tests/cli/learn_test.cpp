@@ -113,7 +113,7 @@ TEST(Adapt, RecognisesImagesFromAFewOfEachClass) {
   EXPECT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("stripes h"));
   EXPECT_THAT(run_program("adapt --run " + (folder / "mine") + " --support " + (folder / "mine") +
-                          " --query " + (folder / "new"))
+                          " --images " + (folder / "new"))
                   .err,
               AllOf(HasSubstr("--run " + (folder / "mine")), HasSubstr("bilevel learn")));
   EXPECT_THAT(run_program("adapt --run " + (folder / "run") + " --support " + (folder / "new") +
