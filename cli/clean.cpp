@@ -254,7 +254,9 @@ void show_finished(const Options& o, const CleanOutput& output, RunFolder& folde
   } else {
     print_clean(output);
   }
-  for (const std::string& warning : output.report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  if (says(o.common, LogLevel::warning)) {
+    for (const std::string& warning : output.report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  }
   write_clean(output);  // last: a full disk must not cost the answer
   folder.end(RunStatus::finished, "", json);
   if (!o.common.json) {

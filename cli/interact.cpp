@@ -257,7 +257,8 @@ int run(CLI::App& command, Options& o) {
     }
     // Last: a full disk must not cost the answer.
     const std::vector<std::string> written = write_interact(output, json, folder.path());
-    if (std::find(written.begin(), written.end(), "interaction.svg") == written.end()) {
+    if (std::find(written.begin(), written.end(), "interaction.svg") == written.end() &&
+        says(o.common, LogLevel::warning)) {
       fmt::print(stderr,
                  "bilevel: no interaction.svg: gnuplot is not here (Debian: apt-get install gnuplot-nox)\n");
     }
