@@ -182,7 +182,7 @@ void complete(const CLI::App& command, const CleaningModel& model, Options& o) {
   o.clean.final_rate =
       model.convex ? safe_rate(*model.problem, flags.solve.seed) : defaults.settings.inner.rate;
   if (missing("--inner-rate")) inner.rate = o.clean.final_rate;
-  finish_algorithm_options(flags);
+  finish_algorithm_options(command, flags);
   o.clean.algorithm = flags.algorithm;
   o.clean.settings = flags.settings;
   o.clean.solve = flags.solve;

@@ -163,7 +163,7 @@ void complete(const CLI::App& command, Options& o) {
   // K-RMD with K = T is reverse mode.
   if (command.count("--truncate") == 0) f.settings.hypergradient.truncate = f.settings.inner.steps;
   f.solve.seed = o.seed;
-  finish_algorithm_options(f);
+  finish_algorithm_options(command, f);
   o.interact.algorithm = f.algorithm;
   o.interact.settings = f.settings;
   o.interact.solve = f.solve;

@@ -172,7 +172,7 @@ void set_problem_defaults(const CLI::App& command, const NamedProblem& problem, 
     throw std::invalid_argument(fmt::format(
         "--inner-rate: problem {} learns its rate, which is part of x; leave it out", problem.name));
   }
-  finish_algorithm_options(flags);
+  finish_algorithm_options(command, flags);
 }
 
 }  // namespace bilevel::cli
