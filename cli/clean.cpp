@@ -188,11 +188,12 @@ void complete(const CLI::App& command, const CleaningModel& model, Options& o) {
   o.clean.solve = flags.solve;
 }
 
-CleaningModel make_model(const CLI::App& command, const Options& o, const CleaningSets& sets,
+CleaningModel make_model(const CLI::App& command, Options& o, const CleaningSets& sets,
                          const at::TensorOptions& tensors) {
   if (o.model != "cnn") return make_linear_cleaning(sets, o.regularization, tensors);
   CnnOptions cnn;
-  if (command.count("--regularization") > 0) cnn.regularization = o.regularization;
+  if (command.count("--regularization") == 0) o.regularization = cnn.regularization;
+  cnn.regularization = o.regularization;
   return make_cnn_cleaning(sets, cnn, tensors);
 }
 

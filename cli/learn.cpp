@@ -46,7 +46,9 @@ meta::LearnState resumed(const Checkpoint& checkpoint, const nlohmann::json& now
 
 int run(CLI::App& command, LearnFlags& o) {
   take_options(command, o.run, o.common);
+  if (repeats_finished_run(o.run, o.common)) return success;
   LearnSettings s = learn_settings(command, o);
+  o.given = s;  // so that config.json shows what is in use
   s.data.tensors = apply_common_options(o.common);
   const meta::TaskData data = meta::load_task_data(s.data);
   const meta::TaskSource& source = *data.source;

@@ -121,11 +121,15 @@ void require_as_it_began(CLI::App& command, const std::string& folder) {
   for_each_option(command, [&](CLI::Option& option) {
     const std::string name = stored_name(option);
     if (option.count() == 0 || option.results().empty() || may_change().count(name) > 0) return;
-    for (const char* part : {"options", "effective"}) {
-      if (config.contains(part) && config[part].is_object() && config[part].contains(name) &&
-          values_of(config[part][name]) == option.results()) {
-        return;
-      }
+    const auto is_in = [&](const char* part) {
+      return config.contains(part) && config[part].is_object() && config[part].contains(name) &&
+             values_of(config[part][name]) == option.results();
+    };
+    if (is_in("options")) return;
+    if (is_in("effective")) {
+      // The run found this value by itself and finds it again, with the digits that `effective` leaves out.
+      option.clear();
+      return;
     }
     others.push_back(name);
   });

@@ -81,6 +81,9 @@ int run(CLI::App& command, Options& o) {
   if (repeats_finished_run(o.run, o.common)) return success;
   o.problem.data.tensors = apply_common_options(o.common);
   const NamedProblem problem = make_problem(command, o.problem);
+  if (problem.name == nas::synthetic_supernet_row().name && command.count("--weight-decay") == 0) {
+    o.problem.data.weight_decay = o.problem.supernet.weight_decay;  // for config.json
+  }
   if (wants_auto(o.algorithm)) {
     o.algorithm.solve.seed = o.problem.data.seed;
     Progress progress(o.common);
