@@ -211,6 +211,18 @@ BestPoint load_best(const RunFolder& folder, const Checkpoint& checkpoint, const
   return best;
 }
 
+// What a run is about; made-up tasks follow from the options.
+nlohmann::json identity(const Options& o, const TaskSets& sets) {
+  nlohmann::json data = {{"tasks", sets.task_names}, {"features", sets.train.features.size(1)}};
+  if (o.files.train.examples.features.empty()) return data;
+  std::vector<Tensor> contents;
+  for (const TaskExamples* set : {&sets.train, &sets.valid, &sets.test}) {
+    contents.insert(contents.end(), {set->features, set->labels, set->tasks});
+  }
+  data["digest"] = data_digest(contents, {sets.tasks, sets.classes});
+  return data;
+}
+
 InteractReport work(const Options& o, const TaskSets& sets, RunFolder& folder,
                     const at::TensorOptions& tensors) {
   const auto checkpoint = load_run(folder, o.run, o.common);
@@ -222,7 +234,7 @@ InteractReport work(const Options& o, const TaskSets& sets, RunFolder& folder,
                             .run = o.run,
                             .common = o.common,
                             .command = "interact",
-                            .data = {{"tasks", sets.task_names}, {"features", sets.train.features.size(1)}},
+                            .data = identity(o, sets),
                             .hooks = hooks},
                            folder, checkpoint);
   };

@@ -24,7 +24,7 @@ namespace {
 
 // A run that is resumed on anything else is refused.
 nlohmann::json identity(const LearnSettings& s, const meta::Learner& learner, const meta::TaskData& data) {
-  return {{"data", data.summary},
+  return {{"data", data.digest.empty() ? data.name : data.digest},
           {"learner", s.learner.name},
           {"network", s.network.name},
           {"outer_variables", learner.outer_layout().size()},

@@ -1,8 +1,9 @@
 // What --resume rests on: config.json shows the values in use, a run goes on with them and with nothing else,
-// and a finished one is left as it is.
+// on the data that it began with, and a finished one is left as it is.
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 
@@ -137,6 +138,80 @@ TEST_F(ResumeTest, ARoundedValueThatIsSaidAgainDoesNotChangeTheRun) {
   const json again = run_json("solve --resume " + run + " --inner-rate " + rate);
   EXPECT_EQ(again.at("inner_rate"), whole.at("inner_rate"));
   EXPECT_EQ(read_text(run + "/x.npy"), x);
+}
+
+TEST_F(ResumeTest, SolveTellsOtherImagesOfANamedSet) {
+  const std::string mnist = folder_ / "data/mnist/", run = folder_ / "run";
+  const auto write = [&](const std::string& part, int64_t count, int64_t shift) {
+    const Tensor pixels = at::arange(count * 784).add(shift).remainder(251);
+    put(mnist + part + "-images-idx3-ubyte", idx({count, 28, 28}, pixels));
+    put(mnist + part + "-labels-idx1-ubyte", idx({count}, at::arange(count).remainder(10)));
+  };
+  write("train", 60000, 0);
+  write("t10k", 10000, 0);
+  const std::string data = " --data-dir " + folder_ / "data";
+  const json whole = run_json(
+      "solve --problem hyper-cleaning --data mnist --train-size 20 --valid-size 20 --iterations 3 "
+      "--inner-steps 5 --threads 1 --save-every 0 --out " +
+      run + data);
+  kill_late(run);
+  write("train", 60000, 1);
+  EXPECT_THAT(refusal("solve --resume " + run, 1),
+              AllOf(HasSubstr("--resume " + run), HasSubstr("other data")));
+  write("train", 60000, 0);
+  std::filesystem::rename(folder_ / "data", folder_ / "moved");
+  EXPECT_EQ(run_json("solve --resume " + run + " --data-dir " + folder_ / "moved").at("outer_loss"),
+            whole.at("outer_loss"));
+}
+
+TEST_F(ResumeTest, InteractTellsOtherExamplesOfTheSameShape) {
+  const auto table = [](double scale) {
+    std::string text;
+    for (int i = 0; i < 24; ++i) {
+      text += std::to_string(i % 2) + "," + std::to_string(scale * std::sin(i)) + "," +
+              std::to_string(std::cos(3 * i)) + "," + std::to_string(i % 3 == 0) + "\n";
+    }
+    return text;
+  };
+  put(folder_ / "one.csv", table(1));
+  put(folder_ / "copy.csv", table(1));
+  put(folder_ / "other.csv", table(2));
+  const std::string run = folder_ / "run";
+  const json whole =
+      run_json("interact --task-column first --iterations 3 --inner-steps 5 --threads 1 --train " +
+               folder_ / "one.csv" + " --save-every 0 --out " + run);
+  kill_late(run);
+  EXPECT_THAT(refusal("interact --resume " + run + " --train " + folder_ / "other.csv", 1),
+              AllOf(HasSubstr("--resume " + run), HasSubstr("other data")));
+  EXPECT_EQ(run_json("interact --resume " + run + " --train " + folder_ / "copy.csv").at("interaction"),
+            whole.at("interaction"));
+}
+
+TEST_F(ResumeTest, LearnTellsOtherImagesAndFindsMovedOnes) {
+  const auto picture = [](int kind, int place) {
+    std::string pixels;
+    for (int i = 0; i < 64; ++i) pixels += static_cast<char>((i * (kind + 2) + 9 * place) % 200);
+    return grey_png(8, 8, pixels);
+  };
+  for (int kind = 0; kind < 12; ++kind) {
+    for (int place = 0; place < 4; ++place) {
+      put(folder_ / ("here/" + std::to_string(kind) + "/" + std::to_string(place) + ".png"),
+          picture(kind, place));
+    }
+  }
+  const std::string run = folder_ / "run", there = folder_ / "there";
+  const json whole =
+      run_json("learn --data " + folder_ / "here" +
+               " --learner aid --network mlp --ways 2 --shots 1 --queries 2 --filters 4 --inner-steps 3 "
+               "--meta-batch 2 --iterations 3 --records 1 --valid-tasks 2 --test-tasks 4 "
+               "--threads 1 --save-every 0 --out " +
+               run);
+  kill_late(run);
+  std::filesystem::rename(folder_ / "here", there);
+  put(there + "/7/2.png", picture(3, 0));
+  EXPECT_THAT(refusal("learn --resume " + run + " --data " + there, 1), HasSubstr("other data"));
+  put(there + "/7/2.png", picture(7, 2));
+  EXPECT_EQ(run_json("learn --resume " + run + " --data " + there).at("test_loss"), whole.at("test_loss"));
 }
 
 TEST_F(ResumeTest, AFinishedLearnerIsLeftAsItIs) {
