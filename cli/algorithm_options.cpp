@@ -1,6 +1,10 @@
 #include "cli/algorithm_options.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <stdexcept>
 
 namespace bilevel::cli {
 
@@ -102,7 +106,19 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
       ->capture_default_str();
 }
 
-void finish_algorithm_options(AlgorithmFlags& f) {
+void refuse_ignored_method(const CLI::App& command, const AlgorithmFlags& f,
+                           const std::vector<std::string>& algorithms) {
+  if (command.count("--method") == 0) return;
+  if (std::find(algorithms.begin(), algorithms.end(), "double-loop") != algorithms.end()) return;
+  throw std::invalid_argument(
+      fmt::format("--method {} is of the algorithm double-loop, not of {}: choose double-loop too, or leave "
+                  "--method out",
+                  f.settings.method, fmt::join(algorithms, ", ")));
+}
+
+void finish_algorithm_options(const CLI::App& command, AlgorithmFlags& f) {
+  // compare takes several.
+  if (command.get_option_no_throw("--algorithm") != nullptr) refuse_ignored_method(command, f, {f.algorithm});
   AlgorithmSettings& s = f.settings;
   s.hypergradient.curvature.kind = f.curvature;
   s.inner.schedule.kind = parse_schedule_kind(f.inner_schedule);

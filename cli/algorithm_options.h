@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/algorithms/solve.h"
@@ -21,7 +22,10 @@ struct AlgorithmFlags {
 // `with_choice` = with --algorithm; compare takes several and has its own option.
 void add_algorithm_options(CLI::App& command, AlgorithmFlags& flags, bool with_choice = true);
 // Turns names into values, once the command line is parsed and the defaults that depend on the problem are
-// set.
-void finish_algorithm_options(AlgorithmFlags& flags);
+// set. Throws std::invalid_argument for a --method that the algorithm does not take.
+void finish_algorithm_options(const CLI::App& command, AlgorithmFlags& flags);
+// An option that would be ignored is an error: none of these algorithms takes the given --method.
+void refuse_ignored_method(const CLI::App& command, const AlgorithmFlags& flags,
+                           const std::vector<std::string>& algorithms);
 
 }  // namespace bilevel::cli

@@ -182,17 +182,18 @@ void complete(const CLI::App& command, const CleaningModel& model, Options& o) {
   o.clean.final_rate =
       model.convex ? safe_rate(*model.problem, flags.solve.seed) : defaults.settings.inner.rate;
   if (missing("--inner-rate")) inner.rate = o.clean.final_rate;
-  finish_algorithm_options(flags);
+  finish_algorithm_options(command, flags);
   o.clean.algorithm = flags.algorithm;
   o.clean.settings = flags.settings;
   o.clean.solve = flags.solve;
 }
 
-CleaningModel make_model(const CLI::App& command, const Options& o, const CleaningSets& sets,
+CleaningModel make_model(const CLI::App& command, Options& o, const CleaningSets& sets,
                          const at::TensorOptions& tensors) {
   if (o.model != "cnn") return make_linear_cleaning(sets, o.regularization, tensors);
   CnnOptions cnn;
-  if (command.count("--regularization") > 0) cnn.regularization = o.regularization;
+  if (command.count("--regularization") == 0) o.regularization = cnn.regularization;
+  cnn.regularization = o.regularization;
   return make_cnn_cleaning(sets, cnn, tensors);
 }
 
@@ -256,7 +257,9 @@ void show_finished(const Options& o, const CleanOutput& output, RunFolder& folde
   } else {
     print_clean(output);
   }
-  for (const std::string& warning : output.report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  if (says(o.common, LogLevel::warning)) {
+    for (const std::string& warning : output.report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  }
   write_clean(output);  // last: a full disk must not cost the answer
   folder.end(RunStatus::finished, "", json);
   if (!o.common.json) {

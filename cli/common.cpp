@@ -10,13 +10,15 @@
 
 namespace bilevel::cli {
 
+constexpr int most_threads = 1024;  // a run.json with more cannot be read
+
 void add_common_options(CLI::App& command, CommonOptions& options) {
   command.add_option("--dtype", options.dtype, "float or double")
       ->check(CLI::IsMember({"float", "double"}))
       ->capture_default_str();
   command.add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
   command.add_option("--threads", options.threads, "threads; 0 = all cores")
-      ->check(CLI::Range(0, 1024))
+      ->check(CLI::Range(0, most_threads))
       ->capture_default_str();
   command.add_flag("--json", options.json, "print one JSON object on stdout and nothing else");
   command.add_flag("--quiet", options.quiet, "no progress on stderr");
@@ -26,7 +28,7 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
 }
 
 at::TensorOptions apply_common_options(const CommonOptions& options) {
-  const int cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most_threads);
   at::set_num_threads(options.threads > 0 ? options.threads : cores);
   const auto dtype = options.dtype == "float" ? at::kFloat : at::kDouble;
   if (options.device != "cpu" && options.device.rfind("cuda", 0) != 0) {

@@ -163,7 +163,7 @@ void complete(const CLI::App& command, Options& o) {
   // K-RMD with K = T is reverse mode.
   if (command.count("--truncate") == 0) f.settings.hypergradient.truncate = f.settings.inner.steps;
   f.solve.seed = o.seed;
-  finish_algorithm_options(f);
+  finish_algorithm_options(command, f);
   o.interact.algorithm = f.algorithm;
   o.interact.settings = f.settings;
   o.interact.solve = f.solve;
@@ -211,6 +211,18 @@ BestPoint load_best(const RunFolder& folder, const Checkpoint& checkpoint, const
   return best;
 }
 
+// What a run is about; made-up tasks follow from the options.
+nlohmann::json identity(const Options& o, const TaskSets& sets) {
+  nlohmann::json data = {{"tasks", sets.task_names}, {"features", sets.train.features.size(1)}};
+  if (o.files.train.examples.features.empty()) return data;
+  std::vector<Tensor> contents;
+  for (const TaskExamples* set : {&sets.train, &sets.valid, &sets.test}) {
+    contents.insert(contents.end(), {set->features, set->labels, set->tasks});
+  }
+  data["digest"] = data_digest(contents, {sets.tasks, sets.classes});
+  return data;
+}
+
 InteractReport work(const Options& o, const TaskSets& sets, RunFolder& folder,
                     const at::TensorOptions& tensors) {
   const auto checkpoint = load_run(folder, o.run, o.common);
@@ -222,7 +234,7 @@ InteractReport work(const Options& o, const TaskSets& sets, RunFolder& folder,
                             .run = o.run,
                             .common = o.common,
                             .command = "interact",
-                            .data = {{"tasks", sets.task_names}, {"features", sets.train.features.size(1)}},
+                            .data = identity(o, sets),
                             .hooks = hooks},
                            folder, checkpoint);
   };
@@ -257,7 +269,8 @@ int run(CLI::App& command, Options& o) {
     }
     // Last: a full disk must not cost the answer.
     const std::vector<std::string> written = write_interact(output, json, folder.path());
-    if (std::find(written.begin(), written.end(), "interaction.svg") == written.end()) {
+    if (std::find(written.begin(), written.end(), "interaction.svg") == written.end() &&
+        says(o.common, LogLevel::warning)) {
       fmt::print(stderr,
                  "bilevel: no interaction.svg: gnuplot is not here (Debian: apt-get install gnuplot-nox)\n");
     }

@@ -24,7 +24,7 @@ namespace {
 
 // A run that is resumed on anything else is refused.
 nlohmann::json identity(const LearnSettings& s, const meta::Learner& learner, const meta::TaskData& data) {
-  return {{"data", data.summary},
+  return {{"data", data.digest.empty() ? data.name : data.digest},
           {"learner", s.learner.name},
           {"network", s.network.name},
           {"outer_variables", learner.outer_layout().size()},
@@ -46,7 +46,9 @@ meta::LearnState resumed(const Checkpoint& checkpoint, const nlohmann::json& now
 
 int run(CLI::App& command, LearnFlags& o) {
   take_options(command, o.run, o.common);
+  if (repeats_finished_run(o.run, o.common)) return success;
   LearnSettings s = learn_settings(command, o);
+  o.given = s;  // so that config.json shows what is in use
   s.data.tensors = apply_common_options(o.common);
   const meta::TaskData data = meta::load_task_data(s.data);
   const meta::TaskSource& source = *data.source;

@@ -12,6 +12,7 @@
 #include "bilevel/clean/clean.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/problems/cleaning_model.h"
+#include "cli/run_options.h"
 
 namespace bilevel::cli {
 
@@ -95,8 +96,11 @@ NamedProblem make_named_cleaning(const CLI::App& command, const ProblemFlags& f)
   const double regularization = f.data.regularization >= 0 ? f.data.regularization : 0.001;  // K-RMD's
   NamedProblem result;
   result.name = f.problem;
-  result.problem =
-      make_linear_cleaning(make_named_cleaning_sets(sets), regularization, f.data.tensors).problem;
+  const CleaningSets drawn = make_named_cleaning_sets(sets);
+  result.digest = data_digest(
+      {drawn.train.features.dense, drawn.train.labels, drawn.valid.features.dense, drawn.valid.labels},
+      {drawn.train.features.columns(), drawn.classes});
+  result.problem = make_linear_cleaning(drawn, regularization, f.data.tensors).problem;
   if (f.data.weight_decay != 0) {
     result.problem = std::make_unique<WithWeightDecay>(std::move(result.problem), f.data.weight_decay);
   }
@@ -172,7 +176,7 @@ void set_problem_defaults(const CLI::App& command, const NamedProblem& problem, 
     throw std::invalid_argument(fmt::format(
         "--inner-rate: problem {} learns its rate, which is part of x; leave it out", problem.name));
   }
-  finish_algorithm_options(flags);
+  finish_algorithm_options(command, flags);
 }
 
 }  // namespace bilevel::cli

@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,18 @@ namespace {
 
 constexpr double live_interval = 0.1;
 constexpr double first_plain = 5, plain_interval = 30;
+
+// What fits on one line of the terminal: a longer one would wrap, and only its last row could be taken back.
+std::string fitting(const std::string& text) {
+  ::winsize size{};
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return text;
+  int columns = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U;  // a character, in UTF-8
+    if (begins && ++columns == size.ws_col) return text.substr(0, i);
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -37,7 +50,7 @@ bool Progress::due() const { return every_ || ((terminal_ || plain_) && Clock::n
 void Progress::operator()(const std::string& what) {
   if (!due()) return;
   if (terminal_ && !every_) {
-    fmt::print(stderr, "\r\033[K{}", what);
+    fmt::print(stderr, "\r\033[K{}", fitting(what));
     std::fflush(stderr);
     shown_ = true;
   } else {

@@ -121,11 +121,15 @@ void require_as_it_began(CLI::App& command, const std::string& folder) {
   for_each_option(command, [&](CLI::Option& option) {
     const std::string name = stored_name(option);
     if (option.count() == 0 || option.results().empty() || may_change().count(name) > 0) return;
-    for (const char* part : {"options", "effective"}) {
-      if (config.contains(part) && config[part].is_object() && config[part].contains(name) &&
-          values_of(config[part][name]) == option.results()) {
-        return;
-      }
+    const auto is_in = [&](const char* part) {
+      return config.contains(part) && config[part].is_object() && config[part].contains(name) &&
+             values_of(config[part][name]) == option.results();
+    };
+    if (is_in("options")) return;
+    if (is_in("effective")) {
+      // The run found this value by itself and finds it again, with the digits that `effective` leaves out.
+      option.clear();
+      return;
     }
     others.push_back(name);
   });
@@ -266,19 +270,19 @@ std::optional<Checkpoint> load_run(RunFolder& run, const RunFlags& f, const Comm
   return checkpoint;
 }
 
-std::string data_digest(const std::vector<Tensor>& labels, const std::vector<int64_t>& sizes) {
+std::string data_digest(const std::vector<Tensor>& contents, const std::vector<int64_t>& sizes) {
   Sha256 digest;
-  const auto add = [&](const int64_t* values, size_t count) {
+  const auto add = [&](const void* bytes, size_t count, size_t each) {
     const auto length = static_cast<int64_t>(count);  // so that two sets cannot be cut at another place
     digest.add({reinterpret_cast<const char*>(&length), sizeof length});
-    digest.add({reinterpret_cast<const char*>(values), count * sizeof(int64_t)});
+    digest.add({static_cast<const char*>(bytes), count * each});
   };
-  for (const Tensor& set : labels) {
+  for (const Tensor& set : contents) {
     if (!set.defined()) continue;
-    const Tensor here = set.to(at::kCPU, at::kLong).contiguous();
-    add(here.data_ptr<int64_t>(), static_cast<size_t>(here.numel()));
+    const Tensor here = set.to(at::kCPU).contiguous();
+    add(here.data_ptr(), static_cast<size_t>(here.numel()), here.element_size());
   }
-  add(sizes.data(), sizes.size());
+  add(sizes.data(), sizes.size(), sizeof(int64_t));
   return digest.hex();
 }
 

@@ -45,8 +45,9 @@ nlohmann::ordered_json options_json(CLI::App& command);
 // As if it had been typed, so that a resumed run has it too.
 void set_option(CLI::App& command, const std::string& name, const std::string& value);
 
-// Of labels and sizes: tells another set, another part of it or another order. Labels are int64.
-std::string data_digest(const std::vector<Tensor>& labels, const std::vector<int64_t>& sizes);
+// Of tensors, bit for bit, and sizes: tells another set, another part of it or another order. Undefined
+// tensors are left out.
+std::string data_digest(const std::vector<Tensor>& contents, const std::vector<int64_t>& sizes);
 
 // What is said where a signal ended the run.
 void say_interrupted(const CLI::App& command, const RunFolder& run);

@@ -168,6 +168,13 @@ Setup make_setup(CLI::App& command, SearchFlags& o, Progress& progress) {
   return setup;
 }
 
+// config.json shows what the options' variables hold: the defaults of the space and the method, too.
+void show_in_use(SearchFlags& o, const Setup& setup) {
+  o.given = setup.search;
+  o.mixed = setup.search.hypergradient.curvature.difference_mixed ? "difference" : "exact";
+  if (o.network.cells == 0) o.network.cells = nas::default_search_cells(setup.space.kind);
+}
+
 SearchOutput output_of(const SearchFlags& o, const Setup& setup, const nas::SearchSummary& summary,
                        const std::string& folder) {
   nas::NetworkOptions size;
@@ -250,6 +257,7 @@ void run(CLI::App& command, SearchFlags& o, int& exit_code) {
   if (!setup.random) {
     search.emplace(*setup.problem, setup.search, setup.benchmark ? &*setup.benchmark : nullptr);
   }
+  show_in_use(o, setup);
   RunFolder folder = open_run(command, o.run, setup.search.seed);
   progress.line(search ? fmt::format("search: {} weights, {} alpha, {} steps of alpha an epoch, into {}",
                                      setup.problem->supernet().plan().parameters(), setup.space.alpha_size(),

@@ -66,9 +66,10 @@ void print_text(const Options& o, const NamedProblem& problem, const SolveSummar
   }
 }
 
-// Of the files that the problem was made of; the seed tells the rest.
-nlohmann::json file_digests(const ProblemOptions& data) {
+// Of what the problem was made of; the seed tells the rest.
+nlohmann::json digests_of(const NamedProblem& problem, const ProblemOptions& data) {
   nlohmann::json digests = nlohmann::json::array();
+  if (!problem.digest.empty()) digests.push_back(problem.digest);
   for (const std::string& path :
        {data.train_features, data.train_labels, data.valid_features, data.valid_labels}) {
     if (!path.empty()) digests.push_back(sha256_of_file(path));
@@ -81,6 +82,9 @@ int run(CLI::App& command, Options& o) {
   if (repeats_finished_run(o.run, o.common)) return success;
   o.problem.data.tensors = apply_common_options(o.common);
   const NamedProblem problem = make_problem(command, o.problem);
+  if (problem.name == nas::synthetic_supernet_row().name && command.count("--weight-decay") == 0) {
+    o.problem.data.weight_decay = o.problem.supernet.weight_decay;  // for config.json
+  }
   if (wants_auto(o.algorithm)) {
     o.algorithm.solve.seed = o.problem.data.seed;
     Progress progress(o.common);
@@ -100,7 +104,7 @@ int run(CLI::App& command, Options& o) {
                                                   .options = o.algorithm.solve,
                                                   .run = o.run,
                                                   .common = o.common,
-                                                  .data = file_digests(o.problem.data)},
+                                                  .data = digests_of(problem, o.problem.data)},
                                                  folder, checkpoint);
     Json json = {{"problem", problem.name}, {"folder", folder.path()}};
     json.update(solve_json(summary));

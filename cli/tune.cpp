@@ -385,7 +385,7 @@ void run(CLI::App& command, Options& o, int& exit_code) {
                                  .largest_curvature = problem.largest_curvature()};
     choose_method(command, facts, o.algorithm, o.automatic, progress, o.algorithm.settings.inner, true);
   }
-  finish_algorithm_options(o.algorithm);
+  finish_algorithm_options(command, o.algorithm);
   // What is wrong by itself is said before there is a run.
   o.algorithm.solve.validate();
   AlgorithmSettings settings = o.algorithm.settings;

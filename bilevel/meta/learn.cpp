@@ -153,7 +153,11 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
     if (callbacks.save) callbacks.save(state);
   };
   LearnSummary summary;
-  if (state.history.empty()) look();
+  // The start, and the look that a process was killed in: its last checkpoint is from just before it.
+  if (state.history.empty() || (is_record(state.algorithm.iteration, options) &&
+                                state.history.back().iteration != state.algorithm.iteration)) {
+    look();
+  }
   while (state.algorithm.iteration < options.iterations) {
     step(learner, source, options, outer, state);
     if (callbacks.step) callbacks.step(state);
@@ -165,8 +169,6 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
       return summary;
     }
   }
-  // More iterations than those of a run that had already ended.
-  if (state.history.back().iteration != state.algorithm.iteration) look();
   summary.test = score_tasks(learner, source, state.algorithm.x, Part::test, options.test_tasks,
                              options.tasks_at_once, state.algorithm.iteration, callbacks.test);
   summary.end = LearnEnd::iterations_done;

@@ -10,6 +10,7 @@
 #include "bilevel/data/folder.h"
 #include "bilevel/data/omniglot.h"
 #include "bilevel/data/resize.h"
+#include "bilevel/data/sha256.h"
 #include "bilevel/meta/blobs.h"
 #include "bilevel/meta/fc100.h"
 #include "bilevel/meta/sinusoids.h"
@@ -38,6 +39,24 @@ ImageTaskSet image_set_of(const TaskDataOptions& o) {
   if (o.data == "omniglot") return omniglot_set(o);
   if (o.data == "fc100") return read_fc100(o.folder);
   return read_task_folder(o.data, o.image_size, o.seed);
+}
+
+// Where the files lie does not matter, nor what their folders are called beyond the order that gives.
+std::string digest_of(const ImageTaskSet& set) {
+  Sha256 digest;
+  const auto add = [&](const void* bytes, int64_t count, size_t each) {
+    digest.add({reinterpret_cast<const char*>(&count), sizeof count});
+    digest.add({static_cast<const char*>(bytes), static_cast<size_t>(count) * each});
+  };
+  const auto add_numbers = [&](const std::vector<int64_t>& numbers) {
+    add(numbers.data(), static_cast<int64_t>(numbers.size()), sizeof(int64_t));
+  };
+  const Tensor images = set.images.images.contiguous();
+  add_numbers(images.sizes().vec());
+  add(images.data_ptr(), images.numel(), images.element_size());
+  add_numbers(set.images.begin);
+  for (const Part part : {Part::train, Part::valid, Part::test}) add_numbers(set.parts.of(part));
+  return digest.hex();
 }
 
 }  // namespace
@@ -83,6 +102,7 @@ TaskData load_task_data(const TaskDataOptions& o) {
     return result;
   } else {
     ImageTaskSet set = image_set_of(o);
+    result.digest = digest_of(set);
     result.scale = set.scale;
     result.source = std::make_unique<ImageTasks>(std::move(set), o.shape, o.seed, o.tensors);
   }

@@ -29,6 +29,7 @@ struct TaskData {
   std::string name;                 // of the data, in messages
   std::string summary;              // one line: what was found
   std::optional<PixelScale> scale;  // of images, for others that are to be compared with them
+  std::string digest;               // of images and of the parts' classes; empty: name and seed tell all
 };
 
 std::vector<std::string> task_data_names();  // those that are no folders

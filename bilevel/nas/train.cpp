@@ -149,13 +149,18 @@ void Training::read(TrainState& state, std::vector<StepValues>& pending) const {
 double Training::test_accuracy(const Tensor& w, const Tensor& statistics) const {
   const at::AutoGradMode no_gradient(false);
   const PassOptions pass{.norm = Norm::remembered, .statistics = statistics};
-  Tensor correct = at::zeros({}, test_.labels.options());
+  Tensor correct = at::zeros({}, test_.labels.options()), wrong = correct;  // images; outputs
   for (int64_t begin = 0; begin < test_.size(); begin += options_.test_batch) {
     const Tensor index = at::arange(begin, std::min(begin + options_.test_batch, test_.size()), at::kLong);
     const Tensor logits = network_.forward(w, test_.plain(index), pass).logits;
     correct = correct + correct_count(logits, test_.batch_labels(index));
+    wrong = wrong + logits.isfinite().logical_not().sum();
   }
-  return 100 * static_cast<double>(correct.item<int64_t>()) / static_cast<double>(test_.size());
+  const Tensor counts = at::stack({correct, wrong}).cpu();  // the device's queue is waited for once
+  if (const auto count = counts[1].item<int64_t>(); count > 0) {
+    throw NotFiniteError(fmt::format("{} outputs of the network on the test images are not finite", count));
+  }
+  return 100 * static_cast<double>(counts[0].item<int64_t>()) / static_cast<double>(test_.size());
 }
 
 bool Training::run(TrainState& state, const TrainHooks& hooks) const {
@@ -193,8 +198,13 @@ bool Training::run(TrainState& state, const TrainHooks& hooks) const {
     record.train_loss = state.loss_sum / static_cast<double>(steps);
     record.train_accuracy =
         100 * static_cast<double>(state.correct) / static_cast<double>(steps * options_.batch);
-    record.test_accuracy = test_accuracy(state.inner.w, state.statistics);
     record.rate = options_.rate_at(state.inner.step - 1, steps);
+    try {
+      record.test_accuracy = test_accuracy(state.inner.w, state.statistics);
+    } catch (const NotFiniteError& error) {
+      throw NotFiniteError(fmt::format("after epoch {}, whose last rate was {:g}: {}; lower --rate",
+                                       record.epoch, record.rate, error.what()));
+    }
     record.seconds = before + seconds_since(begin);
     state.history.push_back(record);
     state.loss_sum = state.seconds = 0;

@@ -62,9 +62,10 @@ class Training {
 
   TrainState start() const;
   // From any state to the end, or to where `stop` says true; whether it is the end. Throws NotFiniteError
-  // naming epoch and step.
+  // naming epoch and step, or the epoch whose test failed.
   bool run(TrainState& state, const TrainHooks& hooks = {}) const;
-  double test_accuracy(const Tensor& w, const Tensor& statistics) const;  // in percent
+  // In percent. Throws NotFiniteError where an output is not finite: its images would count as wrong ones.
+  double test_accuracy(const Tensor& w, const Tensor& statistics) const;
 
   const Network& network() const { return network_; }
   const TrainOptions& options() const { return options_; }

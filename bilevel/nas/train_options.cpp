@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "bilevel/core/schedule.h"
@@ -13,6 +14,7 @@ namespace bilevel::nas {
 namespace {
 
 constexpr int64_t gentle_epochs = 5;
+constexpr double largest = std::numeric_limits<float>::max();  // LibTorch refuses others beside float tensors
 
 template <typename T>
 void require(bool holds, const char* option, const T& value, const char* bound) {
@@ -41,7 +43,7 @@ void TrainOptions::validate(int64_t images) const {
     throw std::invalid_argument(fmt::format(
         "--batch {}: there are only {} training images; give more images or a smaller batch", batch, images));
   }
-  require(rate > 0 && std::isfinite(rate), "rate", rate, "positive and finite");
+  require(rate > 0 && rate <= largest, "rate", rate, "above 0 and at most 3.4e+38, the largest float");
   const std::vector<std::string>& names = train_schedule_names();
   if (std::find(names.begin(), names.end(), schedule) == names.end()) {
     throw std::invalid_argument(
@@ -57,8 +59,8 @@ void TrainOptions::validate(int64_t images) const {
           "at least 0 and below the number of epochs");
   require(momentum >= 0 && momentum < 1, "momentum", momentum, "in [0, 1)");
   if (nesterov && momentum == 0) throw std::invalid_argument("--nesterov: needs a momentum above 0");
-  require(weight_decay >= 0 && std::isfinite(weight_decay), "weight-decay", weight_decay,
-          "at least 0 and finite");
+  require(weight_decay >= 0 && weight_decay <= largest, "weight-decay", weight_decay,
+          "at least 0 and at most 3.4e+38, the largest float");
   require(clip >= 0 && std::isfinite(clip), "clip", clip, "at least 0 (no clipping) and finite");
   require(drop_path >= 0 && drop_path < 1, "drop-path", drop_path, "in [0, 1)");
   require(auxiliary >= 0 && std::isfinite(auxiliary), "auxiliary", auxiliary, "at least 0 and finite");

@@ -40,6 +40,7 @@ struct NamedProblem {
   bool convex = false;              // the inner problem has one solution
   bool constant_curvature = false;  // H and C do not depend on w
   CheckDefaults check = {};
+  std::string digest = {};  // of examples that were read from files, where they are at hand
 };
 
 struct ProblemRow {

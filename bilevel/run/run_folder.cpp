@@ -26,6 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int format_version = 1;
+constexpr int most_threads = 1024;  // as --threads has it; a resumed run starts that many
 constexpr std::array<std::string_view, 5> status_names{"running", "finished", "interrupted", "failed",
                                                        "killed"};
 
@@ -139,6 +140,10 @@ RunFacts read_run(const std::string& folder) {
     facts.machine.blas = machine.value("blas", "");
     facts.machine.cpu = machine.value("cpu", "");
     facts.machine.threads = machine.contains("threads") ? json_as<int>(machine["threads"]) : 1;
+    if (facts.machine.threads < 1 || facts.machine.threads > most_threads) {
+      throw std::runtime_error(
+          fmt::format("threads {}, expected 1 to {}", facts.machine.threads, most_threads));
+    }
     facts.machine.cuda = machine.value("cuda", false);
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: not the facts of a run: {}", path, error.what()));

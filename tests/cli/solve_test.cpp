@@ -100,6 +100,22 @@ TEST(Solve, RefusalsNameTheOption) {
   EXPECT_THAT(error("--problem learned-rate --algorithm reverse --inner-rate 1"), HasSubstr("--inner-rate"));
 }
 
+TEST(Solve, AMethodThatWouldBeIgnoredIsRefused) {
+  for (const char* arguments :
+       {"solve --problem ridge --algorithm krmd --method cg", "solve --problem ridge --method cg",
+        "interact --method cg", "compare --problem ridge --algorithms aid-cg,krmd --method cg"}) {
+    const Output output = run_program(arguments);
+    EXPECT_EQ(output.exit_code, 2) << arguments << output.err;
+    EXPECT_EQ(output.out, "") << arguments;
+    EXPECT_THAT(output.err, AllOf(HasSubstr("--method cg is of the algorithm double-loop"),
+                                  HasSubstr("leave --method out")));
+  }
+  EXPECT_THAT(run_program("interact --method auto").err, HasSubstr("--method auto"));
+  const Output unknown = run_program("interact --algorithm double-loop --method auto");
+  EXPECT_EQ(unknown.exit_code, 2) << unknown.err;
+  EXPECT_THAT(unknown.err, HasSubstr("auto"));
+}
+
 TEST(Compare, EveryAlgorithmLowersTheLossAndNoTwoAreTheSame) {
   const TemporaryFolder folder;
   const json report = run_json(

@@ -189,6 +189,8 @@ TEST_F(TrainTest, BadWordsAreNamedAndNothingIsLeft) {
       {small() + " --drop-path 0.2", "--drop-path 0.2"},
       {small() + " --auxiliary 0.4", "only the DARTS space"},
       {small() + " --rate -1", "--rate -1"},
+      {small() + " --rate 1e39", "--rate 1e+39: must be above 0 and at most 3.4e+38"},
+      {small() + " --weight-decay 1e39", "--weight-decay 1e+39"},
       {"--data nothing --arch '" + cell + "'", "data = nothing"},
       {" --data " + folder_ / "train.images" + " --arch '" + cell + "'", "--labels"},
   };
@@ -206,6 +208,17 @@ TEST_F(TrainTest, ARateThatDivergesStopsWithEpochAndStep) {
   const Output output = run_program("train --rate 1e30 --out " + folder_ / "out" + small());
   EXPECT_EQ(output.exit_code, 3);
   EXPECT_THAT(output.err, AllOf(HasSubstr("epoch 1, step 2 of 8"), HasSubstr("--rate")));
+  EXPECT_THAT(output.out, IsEmpty());
+  EXPECT_EQ(json::parse(read_text(folder_ / "out/run.json")).at("status"), "failed");
+}
+
+// The loss of a step is that before it: only the test sees what the last one did.
+TEST_F(TrainTest, ALastStepThatDivergesIsNotAnAccuracy) {
+  const Output output =
+      run_program("train --rate 1e38 --epochs 1 --batch 200 --json --out " + folder_ / "out" + images() +
+                  " --arch '" + cell + "' --channels 4 --cells 1 --threads 1");
+  EXPECT_EQ(output.exit_code, 3) << output.out;
+  EXPECT_THAT(output.err, AllOf(HasSubstr("after epoch 1"), HasSubstr("not finite"), HasSubstr("--rate")));
   EXPECT_THAT(output.out, IsEmpty());
   EXPECT_EQ(json::parse(read_text(folder_ / "out/run.json")).at("status"), "failed");
 }

@@ -78,6 +78,28 @@ INSTANTIATE_TEST_SUITE_P(All, LearnLoop, testing::ValuesIn(learner_names()), [](
   return name;
 });
 
+// A checkpoint that was written after the step and before the look, as one is that a killed process leaves.
+TEST(Learn, a_look_that_was_cut_off_comes_again) {
+  const Blobs source = blobs();
+  const Learner learner = learner_for(source, default_learner_options("aid"));
+  const LearnOptions options = few_iterations();
+  for (const int64_t cut : {4, 12}) {
+    LearnState before;
+    LearnCallbacks callbacks;
+    callbacks.step = [&](const LearnState& state) {
+      if (state.algorithm.iteration == cut) before = state;
+    };
+    const LearnSummary whole = learn(learner, source, options, begin_learning(learner, options), callbacks);
+    const LearnSummary rest = learn(learner, source, options, before);
+    ASSERT_EQ(rest.state.history.size(), whole.state.history.size()) << cut;
+    for (size_t i = 1; i < whole.state.history.size(); ++i) {
+      EXPECT_EQ(rest.state.history[i].iteration, whole.state.history[i].iteration) << cut;
+      EXPECT_EQ(rest.state.history[i].outer_loss, whole.state.history[i].outer_loss) << cut;
+      EXPECT_EQ(rest.state.history[i].valid.loss, whole.state.history[i].valid.loss) << cut;
+    }
+  }
+}
+
 TEST(Learn, aid_rises_above_what_it_began_with) {
   const Blobs source = blobs();
   const Learner learner = learner_for(source, default_learner_options("aid"));

@@ -179,8 +179,12 @@ TEST(RunFolder, damaged_facts_name_the_file) {
   const TemporaryFolder temporary;
   const std::string path = temporary.at("run");
   { const RunFolder run = RunFolder::create(path, {.command = "solve"}); }
-  for (const std::string text : {"{", "[]", R"({"format": 99, "command": "solve"})",
-                                 R"({"format": 1, "command": 3, "status": "running", "machine": {}})"}) {
+  const std::string threads =
+      R"({"format": 1, "command": "solve", "status": "failed", "machine": {"threads": )";
+  for (const std::string& text :
+       {std::string("{"), std::string("[]"), std::string(R"({"format": 99, "command": "solve"})"),
+        std::string(R"({"format": 1, "command": 3, "status": "running", "machine": {}})"),
+        threads + "200000}}", threads + "0}}"}) {
     std::ofstream(path + "/run.json") << text;
     EXPECT_THAT(message<std::runtime_error>([&] { read_run(path); }), HasSubstr("run.json")) << text;
     EXPECT_THAT(message<std::runtime_error>([&] { RunFolder::resume(path); }), HasSubstr("run.json")) << text;
