@@ -239,14 +239,14 @@ class SolveRun {
     return true;
   }
 
-  // After an alarm. A large direction alone is none while the loss is what it was; a large w alone is none
-  // while the rates are safe.
+  // After an alarm, which is none while the rates are safe, unless the direction is large and the loss too.
   bool out_of_hand(const AlgorithmState& before, double w, double direction) {
     const SolveSummary& summary = state_.so_far;
     const double loss = oracle_.outer_loss(summary.state.inner.w, summary.state.x).item<double>();
     const double first_loss = summary.records.front().outer_loss;
-    const bool exploded = !(loss <= 100 * std::abs(first_loss)) && direction > state_.watch.largest_direction;
-    if (!exploded && w <= state_.watch.largest_w) return false;
+    const bool exploded =
+        !std::isfinite(w) || !std::isfinite(direction) ||
+        (!(loss <= 100 * std::abs(first_loss)) && direction > state_.watch.largest_direction);
     const FailureCause why = cause_at(before);
     if (!exploded && !why.confirmed) return false;
     fail(StopReason::failed,
