@@ -242,20 +242,13 @@ CleanReport clean_in_folder(const Options& o, const CleaningSets& sets, const Cl
   return clean(sets, model, o.clean, hooks);
 }
 
-void show_interrupted(const CLI::App& command, const Options& o, const CleanReport& report,
-                      RunFolder& folder) {
-  Json json = {{"folder", folder.path()}, {"stopped", "interrupted"}, {"solve", solve_json(report.solve)}};
-  if (o.common.json) fmt::print("{}\n", json.dump());
-  folder.end(RunStatus::interrupted, "", json);
-  say_interrupted(command, folder);
-}
-
 void show_finished(const Options& o, const CleanOutput& output, RunFolder& folder) {
   const Json json = clean_json(output);
   if (o.common.json) {
     fmt::print("{}\n", json.dump());
   } else {
     print_clean(output);
+    print_failures(output.report.solve);
   }
   if (says(o.common, LogLevel::warning)) {
     for (const std::string& warning : output.report.warnings) fmt::print(stderr, "warning: {}\n", warning);
@@ -291,8 +284,9 @@ void run(CLI::App& command, Options& o, int& exit_code) {
     const CleanReport report = clean_in_folder(o, sets, model, folder, progress);
     progress.clear();
     if (!report.finished) {
-      show_interrupted(command, o, report, folder);
-      exit_code = interrupted;
+      const SolveSummary& s = report.solve;
+      const Json json = {{"folder", folder.path()}, {"stopped", name_of(s.reason)}, {"solve", solve_json(s)}};
+      exit_code = end_without_answer(command, folder, s, json, o.common);
       return;
     }
     CleanOutput output{.sets = sets, .report = report, .options = o.clean};

@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <stdexcept>
@@ -16,10 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include "bilevel/data/npy.h"
 #include "bilevel/problems/task_files.h"
 #include "bilevel/problems/task_sets.h"
-#include "bilevel/run/solve_checkpoint.h"
+#include "bilevel/run/json_value.h"
+#include "bilevel/run/stop_signal.h"
 #include "cli/algorithm_options.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -183,31 +182,28 @@ TaskSets load(Options& o, const at::TensorOptions& tensors) {
 
 // ---- the work ----
 
-// The best point is not part of the algorithm's state: beside the checkpoint, x and w in one vector, written
-// whenever there is a better one. A run that goes on some iterations earlier finds the same point again.
-constexpr const char* best_file = "best.npy";
-
-void save_best(const RunFolder& folder, const BestPoint& best) {
-  const Tensor numbers = at::tensor({best.loss, static_cast<double>(best.iteration)},
-                                    best.x.options().dtype(at::kDouble).device(at::kCPU));
-  write_npy(folder.file(best_file),
-            at::cat({numbers, best.x.cpu().to(at::kDouble), best.w.cpu().to(at::kDouble)}));
+// The best point is not part of the algorithm's state, but of the run's.
+void put_best(Checkpoint& checkpoint, const BestPoint& best) {
+  if (!best.w.defined()) return;  // the first record was not to be had
+  checkpoint.tensors["best/x"] = best.x;
+  checkpoint.tensors["best/w"] = best.w;
+  checkpoint.tensors["best/before"] = best.before;
+  checkpoint.metadata["best"] = {{"loss", best.loss}, {"iteration", best.iteration}};
 }
 
-BestPoint load_best(const RunFolder& folder, const Checkpoint& checkpoint, const at::TensorOptions& tensors) {
-  const AlgorithmState state = take_solve(checkpoint, tensors.device()).so_far.state;
-  const int64_t x = state.x.numel(), w = state.inner.w.numel();
-  const Tensor stored = read_npy(folder.file(best_file));
-  if (stored.dim() != 1 || stored.numel() != 2 + x + w || stored.scalar_type() != at::kDouble) {
-    throw std::runtime_error(fmt::format("{}: expected {} numbers, found {}; begin the run anew",
-                                         folder.file(best_file), 2 + x + w, stored.numel()));
-  }
+BestPoint take_best(const Checkpoint& checkpoint, const at::TensorOptions& tensors) {
   BestPoint best;
-  best.loss = stored[0].item<double>();
-  best.iteration = std::llround(stored[1].item<double>());
-  best.x = stored.narrow(0, 2, x).to(tensors);
-  best.w = stored.narrow(0, 2 + x, w).to(tensors);
-  best.before = state.x;
+  try {
+    const nlohmann::json& part = checkpoint.metadata.at("best");
+    best.loss = part.at("loss").get<double>();
+    best.iteration = json_as<int64_t>(part.at("iteration"));
+    best.x = checkpoint.tensors.at("best/x").to(tensors);
+    best.w = checkpoint.tensors.at("best/w").to(tensors);
+    best.before = checkpoint.tensors.at("best/before").to(tensors);
+  } catch (const std::exception& error) {
+    throw std::runtime_error(fmt::format(
+        "checkpoint: the part 'best' is missing or of another kind ({}); begin the run anew", error.what()));
+  }
   return best;
 }
 
@@ -227,7 +223,7 @@ InteractReport work(const Options& o, const TaskSets& sets, RunFolder& folder,
                     const at::TensorOptions& tensors) {
   const auto checkpoint = load_run(folder, o.run, o.common);
   const Solver solver = [&](const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
-                            const SolveHooks& hooks) {
+                            const SolveHooks& hooks, BestPoint& best) {
     return solve_in_folder({.problem = problem,
                             .algorithm = algorithm,
                             .options = options,
@@ -235,37 +231,50 @@ InteractReport work(const Options& o, const TaskSets& sets, RunFolder& folder,
                             .common = o.common,
                             .command = "interact",
                             .data = identity(o, sets),
-                            .hooks = hooks},
+                            .hooks = hooks,
+                            .put = [&](Checkpoint& now) { put_best(now, best); },
+                            .take = [&](const Checkpoint& then) { best = take_best(then, tensors); }},
                            folder, checkpoint);
   };
-  SearchStart start;
-  if (checkpoint) start.best = load_best(folder, *checkpoint, tensors);
-  start.found = [&](const BestPoint& best) { save_best(folder, best); };
-  return interact(sets, o.interact, tensors, {}, {}, solver, std::move(start));
+  SolveHooks hooks;
+  hooks.interrupted = stop_requested;
+  return interact(sets, o.interact, tensors, hooks, {}, solver);
 }
 
 int run(CLI::App& command, Options& o) {
   take_options(command, o.run, o.common);
+  if (repeats_finished_run(o.run, o.common)) return success;
   check_choice(command, o);
   complete(command, o);
   const at::TensorOptions tensors = apply_common_options(o.common);
   const TaskSets sets = load(o, tensors);
   const TaskInteraction check(sets, o.interact.problem, tensors);  // refuses before there is a folder
+  const StopSignal on_signal;                                      // of all that follows, the baselines too
   RunFolder folder = open_run(command, o.run, o.seed);
   int exit_code = success;
   work_in(folder, [&] {
     const InteractReport report = work(o, sets, folder, tensors);
+    const SolveSummary& summary = report.learned.summary;
+    Json json = {{"folder", folder.path()}};
+    if (!has_answer(summary)) {
+      json.update(solve_json(summary));
+      exit_code = end_without_answer(command, folder, summary, json, o.common);
+      return;
+    }
     const std::string& train = o.files.train.examples.features;
     const InteractOutput output{.sets = sets,
                                 .report = report,
                                 .data = train.empty() ? o.data : train,
                                 .records = o.algorithm.solve.records};
-    Json json = {{"folder", folder.path()}};
     json.update(interact_json(output));
     if (o.common.json) {
       fmt::print("{}\n", json.dump());
     } else {
       print_interact(json);
+      print_failures(summary);
+    }
+    if (says(o.common, LogLevel::warning)) {
+      for (const std::string& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
     }
     // Last: a full disk must not cost the answer.
     const std::vector<std::string> written = write_interact(output, json, folder.path());
@@ -274,7 +283,7 @@ int run(CLI::App& command, Options& o) {
       fmt::print(stderr,
                  "bilevel: no interaction.svg: gnuplot is not here (Debian: apt-get install gnuplot-nox)\n");
     }
-    exit_code = end_solve_run(command, folder, report.learned.summary, json);
+    exit_code = end_solve_run(command, folder, summary, json);
   });
   if (!o.common.json) fmt::print("the run is in {}\n", folder.path());
   return exit_code;

@@ -96,6 +96,7 @@ Json interact_json(const InteractOutput& o) {
   json["inner_rate"] = r.learned.inner_rate;
   json.update(solve_json(r.learned.summary));
   thin_history(json["history"], o.records);
+  if (!r.warnings.empty()) json["warnings"] = r.warnings;
   return json;
 }
 

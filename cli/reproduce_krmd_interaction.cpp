@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
 #include "bilevel/interact/interact.h"
 #include "bilevel/problems/task_sets.h"
@@ -82,7 +83,9 @@ void run_set(const FeaturePool& pool, const std::string& beside, const std::map<
                                      pool.name, trial + 1, scale.trials, what, r.iteration, r.outer_loss));
         return true;
       };
-      return learn_tasks({sets, job.problem, options.tensors}, job, hooks);
+      LearnedTasks learned = learn_tasks({sets, job.problem, options.tensors}, job, hooks);
+      if (ended_badly(learned.summary.reason)) throw NotFiniteError(learned.summary.message);
+      return learned;
     };
     for (const int64_t K : Ks) trials[K].add(learn(K, Coupling::learned, fmt::format("K = {}", K)));
     trials[0].add(learn(T, Coupling::none, "independent"));

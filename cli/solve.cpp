@@ -60,10 +60,7 @@ void print_text(const Options& o, const NamedProblem& problem, const SolveSummar
       "products\n",
       name_of(s.reason), s.state.iteration, s.seconds, s.counts.inner_gradient, s.counts.outer_gradient,
       s.counts.hessian, s.counts.cross);
-  for (const SolveFailure& f : s.failures) {
-    fmt::print("\nfailure in iteration {}: {}\n  cause: {}\n  repair: {}\n", f.iteration, f.what, f.cause,
-               f.repair);
-  }
+  print_failures(s);
 }
 
 // Of what the problem was made of; the seed tells the rest.

@@ -55,6 +55,7 @@ SolveState resumed(const SolveJob& job, const Checkpoint& checkpoint) {
         "began with",
         job.run.resume, now.dump()));
   }
+  if (job.take) job.take(checkpoint);
   return state;
 }
 
@@ -84,14 +85,23 @@ SolveSummary solve_in_folder(const SolveJob& job, RunFolder& folder,
     progress({.step = state.iteration, .loss = loss, .hypergradient = direction_norm});
     if (job.hooks.step) job.hooks.step(state, direction_norm, seconds);
   };
+  hooks.went_back = job.hooks.went_back;
   hooks.save = [&](const SolveState& state) {
     Checkpoint now;
     put_solve(now, state);
     now.metadata["identity"] = identity(job, state.so_far.state);
+    if (job.put) job.put(now);
     folder.save(std::move(now));
   };
   return from ? continue_solve(job.problem, job.algorithm, job.options, std::move(*from), hooks)
               : solve(job.problem, job.algorithm, job.options, hooks, x, w);
+}
+
+void print_failures(const SolveSummary& summary) {
+  for (const SolveFailure& f : summary.failures) {
+    fmt::print("\nfailure in iteration {}: {}\n  cause: {}\n  repair: {}\n", f.iteration, f.what, f.cause,
+               f.repair);
+  }
 }
 
 int end_solve_run(const CLI::App& command, RunFolder& folder, const SolveSummary& summary, const Json& json) {
@@ -109,6 +119,16 @@ int end_solve_run(const CLI::App& command, RunFolder& folder, const SolveSummary
       folder.end(RunStatus::finished, "", json);
       return success;
   }
+}
+
+int end_without_answer(const CLI::App& command, RunFolder& folder, const SolveSummary& summary,
+                       const Json& json, const CommonOptions& common) {
+  if (common.json) {
+    fmt::print("{}\n", json.dump());
+  } else {
+    print_failures(summary);
+  }
+  return end_solve_run(command, folder, summary, json);
 }
 
 }  // namespace bilevel::cli

@@ -25,7 +25,10 @@ struct SolveJob {
   // What x is to people, as its records call it: weights of examples, regularisers. Empty = x itself.
   std::string learned_name = "hyperparameters";
   std::function<Tensor(const Tensor& x)> learned = {};
-  SolveHooks hooks = {};  // the caller's own record and step, called after what is done here
+  SolveHooks hooks = {};  // the caller's own record, step and went_back, called after what is done here
+  // What the caller keeps beside the state goes into the same checkpoint, and comes out of it.
+  std::function<void(Checkpoint& checkpoint)> put = {};
+  std::function<void(const Checkpoint& checkpoint)> take = {};
 };
 
 // From the checkpoint where there is one, else from the start.
@@ -33,8 +36,19 @@ SolveSummary solve_in_folder(const SolveJob& job, RunFolder& folder,
                              const std::optional<Checkpoint>& checkpoint, const Tensor& x = {},
                              const Tensor& w = {});
 
+// False: it was interrupted or ended badly.
+inline bool has_answer(const SolveSummary& summary) {
+  return summary.reason != StopReason::interrupted && !ended_badly(summary.reason);
+}
+
+// Every failure with its cause and its repair, as text.
+void print_failures(const SolveSummary& summary);
+
 // The run's last word after solve(): finished, interrupted or failed, with its summary.
 int end_solve_run(const CLI::App& command, RunFolder& folder, const SolveSummary& summary,
                   const nlohmann::ordered_json& json);
+// The same for a run without an answer: prints what there is.
+int end_without_answer(const CLI::App& command, RunFolder& folder, const SolveSummary& summary,
+                       const nlohmann::ordered_json& json, const CommonOptions& common);
 
 }  // namespace bilevel::cli

@@ -15,11 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "bilevel/core/errors.h"
 #include "bilevel/core/trajectory.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/problems/regularizer_search.h"
+#include "bilevel/run/stop_signal.h"
 #include "cli/algorithm_options.h"
 #include "cli/auto_method.h"
 #include "cli/commands.h"
@@ -155,12 +155,19 @@ struct Tuned {
 constexpr int64_t first_rate_steps = 1000;
 constexpr double first_step = 0.5;  // of the regulariser that moves most: exp(x) changes by a factor of 1.6
 
+// Thrown out of a training that a signal ended: what it was for is repeated when the run goes on.
+struct Interrupted {};
+
 // The model of one common regulariser, x = 0.
 Trajectory train_common(Oracle& oracle, const AlgorithmFlags& flags, int64_t steps) {
   InnerRun run;
   run.options = flags.settings.inner;
   run.options.steps = steps;
   run.measure_gradient = false;
+  run.batches = [](int64_t) {
+    if (stop_requested()) throw Interrupted();
+    return Batch();
+  };
   const Problem& problem = oracle.problem();
   return run_inner(oracle, problem.initial_outer(flags.solve.seed), problem.initial_inner(flags.solve.seed),
                    run);
@@ -204,22 +211,27 @@ SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o,
   return solve_in_folder(job, folder, checkpoint);
 }
 
-// Only the summary where it was interrupted.
+// Only the summary where it was interrupted or ended badly.
 Tuned tune(const RegularizerSearch& problem, Options& o, RunFolder& folder, Progress& progress) {
   Tuned tuned;
   AlgorithmFlags& flags = o.algorithm;
   Oracle oracle(problem);
-  progress("tune: the outer rate");
-  if (flags.settings.outer.rate == 0) flags.settings.outer.rate = first_outer_rate(oracle, flags);
-  flags.solve.settings = flags.settings;
-  tuned.summary = solve_in_folder(problem, o, folder);
-  if (ended_badly(tuned.summary.reason)) throw NotFiniteError(tuned.summary.message);
-  if (tuned.summary.reason == StopReason::interrupted) return tuned;
-  // As many steps as the tuned model has had: T where every iteration begins anew, all of them elsewhere.
-  progress("tune: one common regulariser");
-  const int64_t steps = std::max(tuned.summary.state.inner.step, flags.settings.inner.steps);
-  tuned.before =
-      problem.metrics(train_common(oracle, flags, steps).final.w, problem.initial_outer(flags.solve.seed));
+  tuned.summary.algorithm = flags.algorithm;
+  try {
+    progress("tune: the outer rate");
+    if (flags.settings.outer.rate == 0) flags.settings.outer.rate = first_outer_rate(oracle, flags);
+    flags.solve.settings = flags.settings;
+    tuned.summary = solve_in_folder(problem, o, folder);
+    if (!has_answer(tuned.summary)) return tuned;
+    // As many steps as the tuned model has had: T where every iteration begins anew, all of them elsewhere.
+    progress("tune: one common regulariser");
+    const int64_t steps = std::max(tuned.summary.state.inner.step, flags.settings.inner.steps);
+    tuned.before =
+        problem.metrics(train_common(oracle, flags, steps).final.w, problem.initial_outer(flags.solve.seed));
+  } catch (const Interrupted&) {
+    tuned.summary.reason = StopReason::interrupted;
+    return tuned;
+  }
   tuned.after = tuned.summary.records.back().metrics;
   tuned.order = by_regularizer(tuned.summary.state.x);
   progress.clear();
@@ -337,11 +349,11 @@ void save(const RegularizerSearch& problem, const Tuned& t, const std::string& f
 void work(const CLI::App& command, Options& o, const RegularizerSearch& problem, RunFolder& folder,
           Progress& progress, int& exit_code) {
   const Tuned tuned = tune(problem, o, folder, progress);
-  if (tuned.summary.reason == StopReason::interrupted) {
+  if (!has_answer(tuned.summary)) {
+    progress.clear();
     Json json = solve_json(tuned.summary);
     json["folder"] = folder.path();
-    if (o.common.json) fmt::print("{}\n", json.dump());
-    exit_code = end_solve_run(command, folder, tuned.summary, json);
+    exit_code = end_without_answer(command, folder, tuned.summary, json, o.common);
     return;
   }
   const Json report = report_json(problem, o, tuned, folder.path());
@@ -349,6 +361,7 @@ void work(const CLI::App& command, Options& o, const RegularizerSearch& problem,
     fmt::print("{}\n", report.dump());
   } else {
     print_text(report);
+    print_failures(tuned.summary);
   }
   save(problem, tuned, folder.path());  // last: a full disk must not cost the answer
   exit_code = end_solve_run(command, folder, tuned.summary, report);
@@ -365,7 +378,8 @@ void run(CLI::App& command, Options& o, int& exit_code) {
   set_defaults(command, o);
   if (o.common.device != "cpu") {
     throw std::invalid_argument(
-        fmt::format("--device {}: the closed forms of softmax regression run on the CPU", o.common.device));
+        fmt::format("--device {}: the closed forms of softmax regression run on the CPU: take --device cpu",
+                    o.common.device));
   }
   const at::ScalarType dtype = c10::typeMetaToScalarType(apply_common_options(o.common).dtype());
   find_algorithm(o.algorithm.algorithm);  // before the reading, which takes a while
@@ -391,6 +405,7 @@ void run(CLI::App& command, Options& o, int& exit_code) {
   AlgorithmSettings settings = o.algorithm.settings;
   if (settings.outer.rate == 0) settings.outer.rate = 1;
   (void)make_algorithm(o.algorithm.algorithm, settings);
+  const StopSignal on_signal;  // of all that follows, the solving being a part of it
   RunFolder folder = open_run(command, o.run, o.seed);
   work_in(folder, [&] { work(command, o, problem, folder, progress, exit_code); });
 }

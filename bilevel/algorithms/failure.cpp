@@ -124,12 +124,15 @@ bool FailureWatch::healthy(double w, double direction) const {
 }
 
 bool FailureWatch::alarmed(double w, double direction) const {
-  return w > largest_w || (largest_direction > 0 && direction > largest_direction);
+  const auto beyond = [](double value, double largest, double looked_into) {
+    return largest > 0 && value > std::max(largest, 10 * looked_into);
+  };
+  return beyond(w, largest_w, looked_into_w) || beyond(direction, largest_direction, looked_into_direction);
 }
 
 void FailureWatch::false_alarm(double w, double direction) {
-  largest_w = std::max(largest_w, 10 * w);
-  largest_direction = std::max(largest_direction, 10 * direction);
+  looked_into_w = std::max(looked_into_w, w);
+  looked_into_direction = std::max(looked_into_direction, direction);
 }
 
 FailureCause find_cause(const Problem& problem, const AlgorithmSettings* settings,

@@ -40,9 +40,11 @@ struct SolveFailure {
 };
 
 // Limits beyond which a finite run is looked at: |w| and the direction a thousand times the first ones. An
-// alarm that turns out to be none raises its limit tenfold, so that it is not looked into at every step.
+// alarm that turns out to be none is not given again until there is ten times as much, so that it is not
+// looked into at every step; what counts as healthy stays what it was.
 struct FailureWatch {
-  double largest_w = 0, largest_direction = 0;  // 0 = not set yet
+  double largest_w = 0, largest_direction = 0;          // 0 = not set yet
+  double looked_into_w = 0, looked_into_direction = 0;  // the largest that false alarms have had
   bool begun() const { return largest_w > 0 && largest_direction > 0; }
   void begin(double w, double direction);          // sets what is not set
   bool healthy(double w, double direction) const;  // far from either limit: a state to go back to

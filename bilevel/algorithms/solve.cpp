@@ -22,21 +22,26 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// How much of the tightest budget is used, from 0 to 1, and which one that is.
+// How much of the tightest budget is used, and which one that is.
 struct Use {
-  double part = 0;
+  double done = 0, all = 0;
   StopReason budget = StopReason::iterations;
+  bool up() const { return done >= all; }
+  // Of this many records, evenly along the budget. The product comes first: 55 of 150 times 150 is less than
+  // 55, and one record in thirty would be left out where every iteration is to have one.
+  int64_t due(int64_t records) const {
+    return static_cast<int64_t>(done * static_cast<double>(records) / all);
+  }
 };
 Use used(const SolveOptions& options, const SolveSummary& summary) {
-  Use use{.part = options.iterations == 0 ? 1.0
-                                          : static_cast<double>(summary.state.iteration) /
-                                                static_cast<double>(options.iterations)};
-  const auto compare = [&use](double part, StopReason budget) {
-    if (part > use.part) use = {part, budget};
+  Use use{.done = static_cast<double>(summary.state.iteration),
+          .all = static_cast<double>(options.iterations)};
+  const auto compare = [&use](double done, double all, StopReason budget) {
+    if (done * use.all > use.done * all) use = {done, all, budget};
   };
-  if (options.seconds > 0) compare(summary.seconds / options.seconds, StopReason::seconds);
+  if (options.seconds > 0) compare(summary.seconds, options.seconds, StopReason::seconds);
   if (options.oracle_calls > 0) {
-    compare(static_cast<double>(oracle_calls(summary.counts)) / static_cast<double>(options.oracle_calls),
+    compare(static_cast<double>(oracle_calls(summary.counts)), static_cast<double>(options.oracle_calls),
             StopReason::oracle_calls);
   }
   return use;
@@ -104,6 +109,10 @@ class SolveRun {
     streams_.seek(state_.streams);
     state_.so_far.reason = StopReason::not_run;
     state_.so_far.message.clear();
+    // What a failure ended goes on after all, and meets it again or does not.
+    if (auto& failures = state_.so_far.failures; !failures.empty() && failures.back().repair == no_repair) {
+      failures.pop_back();
+    }
     if (!state_.good.x.defined()) state_.good = state_.so_far.state;
     if (!state_.adjustment.is_none()) remake();
   }
@@ -112,6 +121,7 @@ class SolveRun {
     SolveSummary& summary = state_.so_far;
     if (summary.records.empty()) record();
     // And was killed before it could say so.
+    if (summary.reason == StopReason::not_run && state_.stopped) summary.reason = StopReason::stopped;
     if (summary.reason == StopReason::not_run && converged()) summary.reason = StopReason::converged;
     while (summary.reason == StopReason::not_run) {
       iterate();
@@ -136,12 +146,11 @@ class SolveRun {
   void iterate() {
     SolveSummary& summary = state_.so_far;
     const Use use = used(options_, summary);
-    if (use.part >= 1) {
+    if (use.up()) {
       summary.reason = use.budget;
       return;
     }
-    if (const auto due = static_cast<int64_t>(use.part * static_cast<double>(options_.records));
-        due > state_.recorded) {
+    if (const int64_t due = use.due(options_.records); due > state_.recorded) {
       state_.recorded = due;
       record();
       if (summary.reason != StopReason::not_run) return;
@@ -192,6 +201,7 @@ class SolveRun {
       return;
     }
     if (hooks_.record && !hooks_.record(summary.records.back(), summary.state)) {
+      state_.stopped = true;
       summary.reason = StopReason::stopped;
     }
   }
@@ -204,6 +214,9 @@ class SolveRun {
   }
 
   // ---- when it goes wrong (failure.h) ----
+
+  // Of the failure that ends a run.
+  static constexpr const char* no_repair = "none";
 
   static double norm(const Tensor& t) { return t.norm().item<double>(); }
 
@@ -239,14 +252,14 @@ class SolveRun {
     return true;
   }
 
-  // After an alarm. A large direction alone is none while the loss is what it was; a large w alone is none
-  // while the rates are safe.
+  // After an alarm, which is none while the rates are safe, unless the direction is large and the loss too.
   bool out_of_hand(const AlgorithmState& before, double w, double direction) {
     const SolveSummary& summary = state_.so_far;
     const double loss = oracle_.outer_loss(summary.state.inner.w, summary.state.x).item<double>();
     const double first_loss = summary.records.front().outer_loss;
-    const bool exploded = !(loss <= 100 * std::abs(first_loss)) && direction > state_.watch.largest_direction;
-    if (!exploded && w <= state_.watch.largest_w) return false;
+    const bool exploded =
+        !std::isfinite(w) || !std::isfinite(direction) ||
+        (!(loss <= 100 * std::abs(first_loss)) && direction > state_.watch.largest_direction);
     const FailureCause why = cause_at(before);
     if (!exploded && !why.confirmed) return false;
     fail(StopReason::failed,
@@ -298,7 +311,7 @@ class SolveRun {
             bool unwell) {
     SolveSummary& summary = state_.so_far;
     summary.state = unwell || why.blame == Blame::outer_rate ? state_.good : before;
-    SolveFailure failure{before.iteration + 1, what, why.cause, "none"};
+    SolveFailure failure{before.iteration + 1, what, why.cause, no_repair};
     if (options_.on_failure != OnFailure::stop && repairs() < options_.most_repairs) {
       if (const auto done = repair(options_.on_failure, why, *settings_now(), state_.adjustment)) {
         failure.repair = *done;
@@ -306,6 +319,7 @@ class SolveRun {
         summary.state.iteration = before.iteration;  // counted on, or the records would go back in time
         summary.reason = StopReason::not_run;
         remake();
+        if (hooks_.went_back) hooks_.went_back(summary.state);
         return;
       }
     }

@@ -86,6 +86,7 @@ struct SolveState {
   FailureWatch watch;                      // what counts as out of hand
   AlgorithmState good;                     // the last one from which an iteration went well
   Adjustment adjustment;                   // by repairs
+  bool stopped = false;                    // by the callback
 };
 
 struct SolveHooks {
@@ -93,6 +94,8 @@ struct SolveHooks {
   std::function<bool(const SolveRecord& record, const AlgorithmState& state)> record = {};
   // After every iteration: the state, and the norm of the direction that led to it.
   std::function<void(const AlgorithmState& state, double direction_norm, double seconds)> step = {};
+  // After a repair: the state that it goes on from, which is not the one of the last record or step.
+  std::function<void(const AlgorithmState& state)> went_back = {};
   // Between two iterations when save_seconds have passed since the last time, and at every end.
   std::function<void(const SolveState& state)> save = {};
   std::function<bool()> interrupted = {};  // asked after every iteration; true ends with a save

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
 #include "bilevel/core/spectrum.h"
 #include "bilevel/core/trajectory.h"
@@ -193,11 +192,7 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
                                                        r.iteration, options.solve.iterations, r.outer_loss));
                                        return true;
                                      }});
-  if (ended_badly(report.solve.reason)) {
-    throw NotFiniteError(
-        fmt::format("{} (inner rate {:.4g})", report.solve.message, options.settings.inner.rate));
-  }
-  if (report.solve.reason == StopReason::interrupted) return report;
+  if (ended_badly(report.solve.reason) || report.solve.reason == StopReason::interrupted) return report;
   Oracle oracle(problem);
   const Tensor x = report.solve.state.x;
   report.inner_gradient_norm = gradient_norm(oracle, report.solve.state.inner.w, x);
@@ -214,9 +209,11 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
         report.counts);
   };
   const auto cleaned = trained(x, "the learned weights");
-  if (!cleaned) return report;
-  const auto baseline = trained(at::full_like(x, weight_one), "all labels alike");
-  if (!baseline) return report;
+  const auto baseline = cleaned ? trained(at::full_like(x, weight_one), "all labels alike") : std::nullopt;
+  if (!baseline) {
+    report.solve.reason = StopReason::interrupted;
+    return report;
+  }
   report.cleaned = *cleaned;
   report.baseline = *baseline;
 

@@ -59,7 +59,8 @@ struct TrainedModel {
 };
 
 struct CleanReport {
-  bool finished = false;  // false: interrupted, and there is nothing but `solve`
+  bool finished =
+      false;  // false: interrupted or ended badly, as the reason of `solve` says; there is no more
   SolveSummary solve;
   double inner_gradient_norm = 0;  // |grad_w g| where the algorithm ended, on the full set
   double first_gradient_norm = 0;  // and at its first w: the measure of how solved the inner problem is
@@ -83,7 +84,7 @@ struct CleanHooks {
   std::function<bool()> interrupted = {};
 };
 
-// Throws NotFiniteError where the run leaves the finite numbers.
+// Throws NotFiniteError where a final training leaves the finite numbers.
 CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const CleanOptions& options,
                   const CleanHooks& hooks = {});
 

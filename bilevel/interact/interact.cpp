@@ -9,8 +9,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "bilevel/core/errors.h"
-
 namespace bilevel {
 
 void InteractOptions::validate() const {
@@ -49,25 +47,28 @@ bool BestPoint::take(const SolveRecord& record, const AlgorithmState& state, int
 }
 
 LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& options,
-                         const SolveHooks& hooks, const Solver& solver, SearchStart start) {
+                         const SolveHooks& hooks, const Solver& solver) {
   options.validate();
   AlgorithmSettings settings = options.settings;
   if (settings.inner.rate == 0) settings.inner.rate = problem.rate();
   SolveOptions solve_options = options.solve;
+  solve_options.settings = settings;
   solve_options.records = std::max<int64_t>(solve_options.iterations, 1);
-  BestPoint best = std::move(start.best);
+  BestPoint best;
   SolveHooks with_best = hooks;
   with_best.record = [&](const SolveRecord& record, const AlgorithmState& state) {
-    bool go_on = !hooks.record || hooks.record(record, state);
-    go_on = best.take(record, state, options.patience) && go_on;
-    if (start.found && best.iteration == record.iteration) start.found(best);
-    return go_on;
+    const bool go_on = !hooks.record || hooks.record(record, state);
+    return best.take(record, state, options.patience) && go_on;
+  };
+  with_best.went_back = [&](const AlgorithmState& state) {
+    best.before = state.x;
+    if (hooks.went_back) hooks.went_back(state);
   };
   LearnedTasks result;
   const auto algorithm = make_algorithm(options.algorithm, settings);
-  result.summary = solver ? solver(problem, *algorithm, solve_options, with_best)
+  result.summary = solver ? solver(problem, *algorithm, solve_options, with_best, best)
                           : solve(problem, *algorithm, solve_options, with_best);
-  if (result.summary.reason == StopReason::not_finite) throw NotFiniteError(result.summary.message);
+  if (ended_badly(result.summary.reason)) return result;
   result.x = best.x;
   result.w = best.w;
   result.best_iteration = best.iteration;
@@ -87,23 +88,36 @@ LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& 
 
 InteractReport interact(const TaskSets& sets, const InteractOptions& options,
                         const at::TensorOptions& tensors, const SolveHooks& hooks,
-                        const std::function<void(const std::string&)>& progress, const Solver& solver,
-                        SearchStart start) {
+                        const std::function<void(const std::string&)>& progress, const Solver& solver) {
   const auto say = [&](const char* what) {
     if (progress) progress(what);
   };
-  TaskInteractionOptions alone = options.problem;
-  alone.coupling = Coupling::none;
   say("the interaction of the tasks");
   InteractReport report;
-  report.learned = learn_tasks({sets, options.problem, tensors}, options, hooks, solver, std::move(start));
-  if (report.learned.summary.reason == StopReason::interrupted) return report;
-  say("every task on its own");
-  report.independent = learn_tasks({sets, alone, tensors}, options);
-  if (!sets.classes_are_tasks) {
-    say("one model for all tasks");
-    report.pooled = learn_tasks({pooled(sets), alone, tensors}, options);
-  }
+  SolveSummary& summary = report.learned.summary;
+  report.learned = learn_tasks({sets, options.problem, tensors}, options, hooks, solver);
+  if (summary.reason == StopReason::interrupted || ended_badly(summary.reason)) return report;
+  TaskInteractionOptions alone = options.problem;
+  alone.coupling = Coupling::none;
+  SolveHooks along;
+  along.interrupted = hooks.interrupted;
+  const auto baseline = [&](const char* what, const TaskSets& of) -> std::optional<LearnedTasks> {
+    if (summary.reason == StopReason::interrupted) return std::nullopt;
+    say(what);
+    LearnedTasks learned = learn_tasks({of, alone, tensors}, options, along);
+    if (learned.summary.reason == StopReason::interrupted) {
+      summary.reason = StopReason::interrupted;
+      return std::nullopt;
+    }
+    if (ended_badly(learned.summary.reason)) {
+      report.warnings.push_back(
+          fmt::format("there is nothing to compare with for '{}': {}", what, learned.summary.message));
+      return std::nullopt;
+    }
+    return learned;
+  };
+  report.independent = baseline("every task on its own", sets);
+  if (!sets.classes_are_tasks) report.pooled = baseline("one model for all tasks", pooled(sets));
   return report;
 }
 

@@ -40,12 +40,14 @@ class BestPoint {
   Tensor x, w;
   double loss = 0;
   int64_t iteration = 0;  // whose inner steps gave w
-  Tensor before;          // the x of the record before
+  Tensor before;          // the x of the record before, or where a repair went back to
 };
 
-// What runs a search: solve(), or a command's way around it with a folder and an end by a signal.
-using Solver = std::function<SolveSummary(const Problem& problem, const Algorithm& algorithm,
-                                          const SolveOptions& options, const SolveHooks& hooks)>;
+// What runs a search: solve(), or a command's way around it with a folder and an end by a signal. The best
+// point so far belongs to the search's state: one that goes on sets it, and has it from the checkpoint.
+using Solver =
+    std::function<SolveSummary(const Problem& problem, const Algorithm& algorithm,
+                               const SolveOptions& options, const SolveHooks& hooks, BestPoint& best)>;
 
 struct LearnedTasks {
   Tensor x, w;
@@ -59,28 +61,24 @@ struct LearnedTasks {
   SolveSummary summary;
 };
 
-// Where a search goes on, and who hears of its best point.
-struct SearchStart {
-  BestPoint best = {};                                    // so far
-  std::function<void(const BestPoint& best)> found = {};  // with every better one
-};
-
 // Searches x of one problem. `settings.inner.rate` of 0 takes the problem's. The hooks' own record goes
-// first; a record of every iteration is taken, whatever solve.records says. Throws NotFiniteError.
+// first; a record of every iteration is taken, whatever solve.records says. A search that ended badly has its
+// summary and nothing else.
 LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& options,
-                         const SolveHooks& hooks = {}, const Solver& solver = {}, SearchStart start = {});
+                         const SolveHooks& hooks = {}, const Solver& solver = {});
 
 struct InteractReport {
-  LearnedTasks learned;
-  std::optional<LearnedTasks> independent;  // none where the search was interrupted
+  LearnedTasks learned;  // its summary's reason is `interrupted`, too, where a baseline was
+  std::optional<LearnedTasks> independent;  // none where the search was interrupted or ended badly
   std::optional<LearnedTasks> pooled;       // where the tasks have examples of their own
+  std::vector<std::string> warnings;        // a baseline that is missing, and why
 };
-// `progress` is called with what is being done; hooks, solver and start are those of the first search, which
-// is the long one.
+// `progress` is called with what is being done; hooks and solver are those of the first search, which is the
+// long one, but `interrupted` is asked in all.
 InteractReport interact(const TaskSets& sets, const InteractOptions& options,
                         const at::TensorOptions& tensors, const SolveHooks& hooks = {},
                         const std::function<void(const std::string&)>& progress = {},
-                        const Solver& solver = {}, SearchStart start = {});
+                        const Solver& solver = {});
 
 // ---- what a matrix of interactions says ----
 

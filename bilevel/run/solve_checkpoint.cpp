@@ -157,8 +157,11 @@ void put_solve(Checkpoint& checkpoint, const SolveState& state) {
                                   {"direction_norm", number(state.direction_norm)},
                                   {"bound", bound_json(state.bound)},
                                   {"recorded", state.recorded},
+                                  {"stopped", state.stopped},
                                   {"failures", std::move(failures)},
-                                  {"watch", {state.watch.largest_w, state.watch.largest_direction}},
+                                  {"watch",
+                                   {state.watch.largest_w, state.watch.largest_direction,
+                                    state.watch.looked_into_w, state.watch.looked_into_direction}},
                                   {"adjustment", {a.inner_rate, a.linear_rate, a.outer_rate, a.damping}}};
   put_records(checkpoint, s.records);
 }
@@ -179,9 +182,11 @@ SolveState take_solve(const Checkpoint& checkpoint, c10::Device device) {
     state.direction_norm = number_of(part.at("direction_norm"));
     state.bound = bound_of(part.at("bound"));
     state.recorded = json_as<int64_t>(part.at("recorded"));
+    state.stopped = part.at("stopped").get<bool>();
     for (const json& failure : part.at("failures")) s.failures.push_back(failure_of(failure));
     const json &watch = part.at("watch"), &adjustment = part.at("adjustment");
-    state.watch = {watch.at(0).get<double>(), watch.at(1).get<double>()};
+    state.watch = {watch.at(0).get<double>(), watch.at(1).get<double>(), watch.at(2).get<double>(),
+                   watch.at(3).get<double>()};
     state.adjustment = {adjustment.at(0).get<double>(), adjustment.at(1).get<double>(),
                         adjustment.at(2).get<double>(), adjustment.at(3).get<double>()};
     state.good = take_good(checkpoint, device);

@@ -80,9 +80,11 @@ void expect_reaches_optimum(const std::string& name, const std::string& problem,
   settings.hypergradient.truncate = asked.inner_steps;
   settings.hypergradient.terms = asked.terms;
   settings.joint_rate = asked.joint_rate * known.inner_rate;
-  const SolveSummary summary =
-      solve_from(known, *make_algorithm(name, settings), {.iterations = asked.iterations, .records = 1});
+  SolveOptions options{.iterations = asked.iterations, .records = 1};
+  options.settings = settings;  // so that it is watched
+  const SolveSummary summary = solve_from(known, *make_algorithm(name, settings), options);
   ASSERT_EQ(summary.reason, StopReason::iterations) << summary.message;
+  EXPECT_TRUE(summary.failures.empty()) << summary.failures.front().what;
   if (sees_df_dx_alone(name)) {
     EXPECT_TRUE(summary.state.x.equal(known.x));
     EXPECT_LT(relative_error(summary.state.inner.w, known.solution(known.x)), 1e-6);

@@ -137,6 +137,65 @@ TEST(Failure, a_linear_rate_above_the_limit_is_named_and_repaired) {
   EXPECT_LT(known.gradient_norm(s.state.x), 1e-3 * known.gradient_norm(known.x));
 }
 
+// w and the loss stay what they were: adam moves x by its rate, however long the direction is.
+TEST(Failure, a_linear_system_that_diverges_is_found_by_the_direction_alone) {
+  const NamedProblem softmax = make_problem("softmax-regression", {});
+  AlgorithmSettings settings;
+  settings.inner = {.steps = 1, .rate = 8};
+  settings.outer = {.optimizer = "adam", .rate = 0.05};
+  settings.linear_rate = 1000;
+  const auto algorithm = make_algorithm("soba", settings);
+  SolveSummary s = solve(*softmax.problem, *algorithm, options_for(settings));
+  EXPECT_EQ(s.reason, StopReason::failed);
+  EXPECT_THAT(s.message, AllOf(HasSubstr("it diverges"), HasSubstr("--linear-rate")));
+  EXPECT_LT(s.failures.at(0).iteration, 10);
+  EXPECT_LT(s.records.back().outer_loss, 2 * s.records.front().outer_loss);
+  s = solve(*softmax.problem, *algorithm, options_for(settings, OnFailure::backtrack));
+  EXPECT_EQ(s.reason, StopReason::iterations) << s.message;
+  EXPECT_EQ(s.failures.size(), 1U);
+  settings.linear_rate = 0;
+  const SolveSummary healthy =
+      solve(*softmax.problem, *make_algorithm("soba", settings), options_for(settings));
+  EXPECT_TRUE(healthy.failures.empty());
+  // Adam remembers the long directions for a while, so that it is slower; without a repair x stays, at 0.57.
+  EXPECT_LT(healthy.records.back().outer_loss, 0.1);
+  EXPECT_LT(s.records.back().outer_loss, 0.3);
+}
+
+TEST(Failure, a_false_alarm_is_not_given_again_at_once_and_makes_no_state_healthy) {
+  FailureWatch watch;
+  watch.begin(0, 2);
+  EXPECT_TRUE(watch.healthy(10, 20));
+  EXPECT_FALSE(watch.alarmed(1000, 2000));
+  EXPECT_TRUE(watch.alarmed(1001, 1));
+  EXPECT_TRUE(watch.alarmed(1, 2001));
+  watch.false_alarm(1, 3000);
+  EXPECT_FALSE(watch.alarmed(1000, 30000));
+  EXPECT_TRUE(watch.alarmed(1, 30001));
+  EXPECT_TRUE(watch.alarmed(1001, 1));
+  for (int i = 0; i < 10; ++i) watch.false_alarm(1e9, 1e9);
+  EXPECT_FALSE(watch.healthy(11, 1));
+  EXPECT_FALSE(watch.healthy(1, 21));
+}
+
+TEST(Failure, a_run_that_failed_and_goes_on_tells_of_it_once) {
+  const Known known = known_quadratic();
+  AlgorithmSettings settings = settings_for(known);
+  settings.inner.rate = 1.5 * largest_safe_rate(known);
+  const auto algorithm = make_algorithm("soba", settings);
+  const SolveOptions options = options_for(settings);
+  SolveState saved;
+  const SolveHooks hooks{.save = [&](const SolveState& state) { saved = state; }};
+  const SolveSummary first = solve(*known.problem, *algorithm, options, hooks, known.x, known.w);
+  ASSERT_EQ(first.failures.size(), 1U);
+  for (int i = 0; i < 2; ++i) {
+    const SolveSummary again = continue_solve(*known.problem, *algorithm, options, saved, hooks);
+    EXPECT_EQ(again.reason, first.reason);
+    ASSERT_EQ(again.failures.size(), 1U);
+    EXPECT_EQ(again.failures[0].cause, first.failures[0].cause);
+  }
+}
+
 // g = (w_1^2 - w_2^2) / 2 + w_2^4 / 4 - x w_2: near w = 0 the curvature is -1 along w_2.
 FunctionProblem saddle() {
   return {[](const Tensor& w, const Tensor& x, const Batch&) {

@@ -70,6 +70,19 @@ TEST(Solve, records_begin_and_end_the_run_and_cost_nothing) {
   EXPECT_TRUE(dense.state.x.equal(summary.state.x));
 }
 
+TEST(Solve, as_many_records_as_iterations_are_one_of_each) {
+  const Known known = known_quadratic();
+  const auto algorithm = make_algorithm("soba", settings_for(known));
+  for (const int64_t iterations : {1, 7, 49, 150, 1000}) {
+    const SolveSummary summary =
+        solve_from(known, *algorithm, {.iterations = iterations, .records = iterations});
+    ASSERT_EQ(summary.records.size(), static_cast<size_t>(iterations) + 1);
+    for (int64_t i = 0; i <= iterations; ++i) {
+      EXPECT_EQ(summary.records[static_cast<size_t>(i)].iteration, i);
+    }
+  }
+}
+
 TEST(Solve, budgets_stop_it) {
   const Known known = known_quadratic();
   const auto algorithm = make_algorithm("soba", settings_for(known));
@@ -102,6 +115,23 @@ TEST(Solve, a_callback_stops_it) {
                                      known.x, known.w);
   EXPECT_EQ(summary.reason, StopReason::stopped);
   EXPECT_EQ(last, 30);
+}
+
+TEST(Solve, what_a_callback_stopped_stays_stopped) {
+  const Known known = known_quadratic();
+  const auto algorithm = make_algorithm("aid-cg", settings_for(known));
+  const SolveOptions options{.iterations = 100, .records = 10};
+  SolveState saved;
+  const SolveSummary first =
+      solve(*known.problem, *algorithm, options,
+            {.record = [](const SolveRecord& record, const AlgorithmState&) { return record.iteration < 30; },
+             .save = [&](const SolveState& state) { saved = state; }},
+            known.x, known.w);
+  const SolveSummary again = continue_solve(*known.problem, *algorithm, options, saved);
+  EXPECT_EQ(again.reason, StopReason::stopped);
+  EXPECT_EQ(again.state.iteration, 30);
+  EXPECT_TRUE(again.state.x.equal(first.state.x));
+  EXPECT_EQ(again.records.size(), first.records.size());
 }
 
 TEST(Solve, a_rate_that_is_too_large_ends_with_the_last_good_state_and_its_cause) {

@@ -153,7 +153,10 @@ TEST(Clean, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refusal([](CleanOptions& o) { o.algorithm = "magic"; }), HasSubstr("magic"));
   CleanOptions options = options_for(model);
   options.settings.inner.rate = 1e200;
-  EXPECT_THAT(message<NotFiniteError>([&] { clean(sets, model, options); }), HasSubstr("1e+200"));
+  const CleanReport failed = clean(sets, model, options);
+  EXPECT_FALSE(failed.finished);
+  EXPECT_TRUE(ended_badly(failed.solve.reason));
+  EXPECT_THAT(failed.solve.message, HasSubstr("1e+200"));
 }
 
 TEST(Clean, DetectionCountsByHand) {

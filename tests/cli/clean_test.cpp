@@ -298,11 +298,21 @@ TEST_F(CleanTest, ARateThatDivergesStopsWithItsCause) {
   const Output output = run_program("clean --inner-rate 1e30 --out '" + folder_ / "out" + "'" + npy());
   EXPECT_EQ(output.exit_code, 3);
   EXPECT_THAT(output.err, HasSubstr("inner rate 1e+30"));
-  EXPECT_THAT(output.out, IsEmpty());
+  EXPECT_THAT(output.out, AllOf(HasSubstr("failure in iteration 1"), HasSubstr("repair: none")));
+  const json summary = json::parse(read_text(folder_ / "out/summary.json"));
+  EXPECT_EQ(summary.at("solve").at("failures").size(), 1U);
   const json run = run_program("show --json '" + folder_ / "out" + "'").json();
   EXPECT_EQ(run.at("status"), "failed");
   EXPECT_THAT(run.at("message"), HasSubstr("inner rate 1e+30"));
   EXPECT_FALSE(run.at("metrics").empty());
+}
+
+TEST_F(CleanTest, ARepairStandsInTheText) {
+  const Output output =
+      run_program("clean --threads 1 --iterations 5 --inner-rate 1e30 --on-failure backtrack --out '" +
+                  folder_ / "out" + "'" + npy());
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_THAT(output.out, AllOf(HasSubstr("failure in iteration 1"), HasSubstr("inner rate 1e+30 to")));
 }
 
 TEST_F(CleanTest, GoesOnOnlyWithTheDataThatItBeganWith) {

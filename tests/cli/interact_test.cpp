@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -11,6 +12,7 @@
 #include "bilevel/data/npy.h"
 #include "bilevel/data/process.h"
 #include "bilevel/problems/task_sets.h"
+#include "tests/cli/background.h"
 #include "tests/cli/program.h"
 
 namespace bilevel::test {
@@ -209,6 +211,69 @@ TEST_F(Interact, RatesThatExplodeEndWithTheirOwnExitCode) {
   EXPECT_EQ(output.exit_code, 3);
   EXPECT_THAT(output.err, HasSubstr("rate"));
   EXPECT_EQ(json::parse(read_text(folder_ / "run/run.json")).at("status"), "failed");
+}
+
+TEST_F(Interact, FailuresNameTheOuterRateAndAreRepaired) {
+  const std::string small =
+      "--tasks 4 --clusters 2 --features 5 --inner-steps 10 --iterations 20 --outer-rate 1e6 ";
+  const Output output = run_interact(small + "--json --out '" + folder_ / "run" + "'");
+  EXPECT_EQ(output.exit_code, 3) << output.err;
+  EXPECT_THAT(output.err, HasSubstr("take --outer-rate 5e+05"));
+  EXPECT_EQ(output.json().at("failures").size(), 1U);
+  EXPECT_EQ(output.json(), json::parse(read_text(folder_ / "run/summary.json")));
+  const Output repaired = run_interact(small + "--on-failure backtrack --out '" + folder_ / "repaired" + "'");
+  EXPECT_EQ(repaired.exit_code, 0) << repaired.err;
+  EXPECT_THAT(repaired.out, HasSubstr("outer rate 1e+06 to 5e+05"));
+  EXPECT_FALSE(json::parse(read_text(folder_ / "repaired/summary.json")).at("failures").empty());
+}
+
+std::ptrdiff_t records_of(const std::string& run) {
+  const std::string lines = read_text(run + "/metrics.jsonl");
+  return std::count(lines.begin(), lines.end(), '\n');
+}
+
+void expect_same_result(const json& a, const json& b) {
+  for (const char* what : {"interaction", "rho", "best_iteration", "iterations", "test_accuracy",
+                           "valid_loss", "independent_valid_loss", "pooled_valid_loss"}) {
+    EXPECT_EQ(a.at(what), b.at(what)) << what;
+  }
+}
+
+TEST_F(Interact, ASearchThatPatienceEndedStaysAtItsEnd) {
+  const std::string run = folder_ / "run";
+  const json whole =
+      interact("--tasks 4 --clusters 2 --iterations 60 --inner-steps 10 --patience 3 --outer-rate 1 --out '" +
+               run + "'");
+  ASSERT_LT(whole.at("iterations"), 60);
+  const std::ptrdiff_t records = records_of(run);
+  const std::string resume = "--resume '" + run + "'";
+  EXPECT_EQ(interact(resume), whole);
+  // Killed while the baselines were trained.
+  const std::string facts = read_text(run + "/run.json");
+  const size_t at = facts.find("finished");
+  ASSERT_NE(at, std::string::npos);
+  std::ofstream(run + "/run.json") << std::string(facts).replace(at, 8, "running");
+  expect_same_result(interact(resume), whole);
+  EXPECT_EQ(records_of(run), records);
+}
+
+// In the only iteration, whose record comes after the checkpoint; and in the baselines.
+TEST_F(Interact, ASignalAtAnyTimeCostsNothing) {
+  const std::string long_one = "--tasks 6 --clusters 2 --iterations 1 --inner-steps 3000 ";
+  const json whole = interact(long_one);
+  for (const int after : {1, 2}) {
+    SCOPED_TRACE(after);
+    const std::string run = folder_ / ("run" + std::to_string(after));
+    Background program("interact --threads 1 --quiet " + long_one + "--out " + run, folder_ / "err");
+    ASSERT_TRUE(program.wait_until([&] { return records_of(run) >= after; }));
+    const int status = program.end(SIGINT);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 130);
+    EXPECT_THAT(read_text(folder_ / "err"), HasSubstr("bilevel interact --resume " + run));
+    EXPECT_EQ(json::parse(read_text(run + "/run.json")).at("status"), "interrupted");
+    EXPECT_EQ(records_of(run), after);
+    expect_same_result(interact("--resume '" + run + "'"), whole);
+  }
 }
 
 // A longer run from the checkpoint of a shorter one would be another run; the same one, cut off before its

@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include <string>
 
 #include "bilevel/data/npy.h"
+#include "tests/cli/background.h"
 #include "tests/cli/program.h"
 
 namespace bilevel::test {
@@ -182,7 +184,7 @@ TEST_F(Tune, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal("--train '" + train_ + "' --valid-labels y.npy", 2), HasSubstr("without --valid"));
   EXPECT_THAT(refusal(files() + "--algorithm magic", 2), HasSubstr("'magic' is unknown"));
   EXPECT_THAT(refusal(files() + "--inner-rate -1", 2), HasSubstr("inner_rate"));
-  EXPECT_THAT(refusal(files() + "--device cuda", 2), HasSubstr("run on the CPU"));
+  EXPECT_THAT(refusal(files() + "--device cuda", 2), HasSubstr("take --device cpu"));
 }
 
 TEST_F(Tune, FilesThatAreWrongAreNamedWithLineExpectedAndFound) {
@@ -230,6 +232,67 @@ TEST_F(Tune, SetsThatDoNotBelongTogetherAreNamed) {
 TEST_F(Tune, RatesThatExplodeEndWithTheirOwnExitCode) {
   EXPECT_THAT(refusal(files() + "--inner-rate 1e300 --iterations 3", 3), HasSubstr("rate"));
 }
+
+TEST_F(Tune, AFailureEndsWithItsSummaryAndIsToldOnceHoweverOftenItIsResumed) {
+  const std::string run = folder_ / "run";
+  Output output =
+      run_program("tune --json --algorithm soba --linear-rate 1000 --out '" + run + "' " + files());
+  EXPECT_EQ(output.exit_code, 3);
+  EXPECT_THAT(output.err, HasSubstr("take --linear-rate"));
+  for (int i = 0; i < 2; ++i) {
+    const json report = output.json();
+    EXPECT_EQ(report, json::parse(read_text(run + "/summary.json")));
+    EXPECT_EQ(report.at("stopped"), "failed");
+    ASSERT_EQ(report.at("failures").size(), 1U);
+    EXPECT_EQ(report.at("failures").at(0).at("repair"), "none");
+    EXPECT_EQ(json::parse(read_text(run + "/run.json")).at("status"), "failed");
+    output = run_program("tune --json --resume '" + run + "'");
+    EXPECT_EQ(output.exit_code, 3);
+  }
+}
+
+TEST_F(Tune, ARepairStandsInTheText) {
+  const std::string run = folder_ / "run";
+  const Output output = run_program(
+      "tune --algorithm soba --linear-rate 1000 --on-failure backtrack --out '" + run + "' " + files());
+  EXPECT_EQ(output.exit_code, 0) << output.err;
+  EXPECT_THAT(output.out, AllOf(HasSubstr("failure in iteration"), HasSubstr("linear rate 1000 to")));
+  const json report = json::parse(read_text(run + "/summary.json"));
+  EXPECT_LT(report.at("valid_loss").get<double>(), report.at("baseline_valid_loss").get<double>());
+  for (const json& row : report.at("most_regularised")) EXPECT_LT(std::abs(row.at("x").get<double>()), 50);
+}
+
+// How many records there are when the signal comes: none before the search, two after it.
+class TuneSignal : public Tune, public ::testing::WithParamInterface<int> {};
+
+// With some work on both sides of a search of one iteration.
+TEST_P(TuneSignal, OutsideTheSearchInterruptsToo) {
+  const int64_t examples = 4000, features = 100;
+  write_npy(folder_ / "x.npy",
+            at::sin(at::arange(examples * features, at::kDouble)).view({examples, features}));
+  write_npy(folder_ / "y.npy", at::arange(examples, at::kLong).remainder(7));
+  const std::string wanted = "--iterations 1 --inner-steps 400 --threads 1 --quiet --train '" +
+                             folder_ / "x.npy" + "' --train-labels '" + folder_ / "y.npy" + "' --out '";
+  const std::string run = folder_ / "run";
+  Background program("tune " + wanted + run + "'", folder_ / "err");
+  ASSERT_TRUE(program.wait_until([&] {
+    const std::string lines = read_text(run + "/metrics.jsonl");
+    return std::filesystem::exists(run + "/run.json") &&
+           std::count(lines.begin(), lines.end(), '\n') >= GetParam();
+  }));
+  const int status = program.end(SIGTERM);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_THAT(read_text(folder_ / "err"), HasSubstr("bilevel tune --resume " + run));
+  const json shown = run_program("show --json '" + run + "'").json();
+  EXPECT_EQ(shown.at("status"), "interrupted");
+  EXPECT_EQ(std::filesystem::exists(run + "/checkpoint"), GetParam() > 0);
+  const json resumed = tune("--resume '" + run + "'"), whole = tune(wanted + folder_ / "whole" + "'");
+  EXPECT_EQ(resumed.at("valid_loss"), whole.at("valid_loss"));
+  EXPECT_EQ(resumed.at("baseline_valid_loss"), whole.at("baseline_valid_loss"));
+  EXPECT_EQ(resumed.at("outer_rate"), whole.at("outer_rate"));
+}
+INSTANTIATE_TEST_SUITE_P(Records, TuneSignal, ::testing::Values(0, 2));
 
 }  // namespace
 }  // namespace bilevel::test

@@ -16,6 +16,7 @@
 namespace bilevel::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -51,6 +52,61 @@ TEST(Interact, PatienceEndsTheSearchAndKeepsTheBest) {
   const LearnedTasks learned = learn_tasks({sets, {}, doubles()}, options);
   EXPECT_EQ(learned.summary.reason, StopReason::stopped);
   EXPECT_EQ(learned.summary.state.iteration, learned.best_iteration + 7);
+}
+
+// The x of the record before is not where a repaired iteration begins.
+TEST(Interact, TheBestPointHasItsOwnXAfterARepair) {
+  const TaskSets sets = draw_clustered_tasks({.tasks = 4, .clusters = 2, .features = 5});
+  const TaskInteraction problem(sets, {}, doubles());
+  const Tensor first = problem.initial_outer(0), far = first + 1, last = first + 2;
+  const Solver repaired = [&](const Problem&, const Algorithm&, const SolveOptions&, const SolveHooks& hooks,
+                              BestPoint&) {
+    AlgorithmState state;
+    state.inner.w = problem.initial_inner(0);
+    const auto record = [&](int64_t iteration, const Tensor& x, double loss) {
+      state.x = x;
+      SolveRecord made;
+      made.iteration = iteration;
+      made.outer_loss = loss;
+      EXPECT_TRUE(hooks.record(made, state));
+    };
+    record(0, first, 3);
+    record(1, far, 2);
+    state.x = first;
+    hooks.went_back(state);
+    record(2, last, 1);
+    return SolveSummary();
+  };
+  const LearnedTasks learned = learn_tasks(problem, short_search(2), {}, repaired);
+  EXPECT_EQ(learned.best_iteration, 2);
+  EXPECT_TRUE(at::equal(learned.x, first));
+}
+
+// One that fails is left out, and said to be.
+TEST(Interact, BaselinesThatEndBadlyAreNotUsed) {
+  const TaskSets sets = draw_clustered_tasks({.tasks = 4, .clusters = 2, .features = 5});
+  const InteractOptions sound = short_search(2);
+  InteractOptions options = sound;
+  options.settings.inner.rate = 1e5 * TaskInteraction(sets, {}, doubles()).rate();
+  const Solver sound_one = [&](const Problem& problem, const Algorithm&, const SolveOptions& few,
+                               const SolveHooks& hooks, BestPoint&) {
+    AlgorithmSettings settings = sound.settings;
+    settings.inner.rate = TaskInteraction(sets, {}, doubles()).rate();
+    SolveOptions watched = few;
+    watched.settings = settings;
+    return solve(problem, *make_algorithm(sound.algorithm, settings), watched, hooks);
+  };
+  const InteractReport report = interact(sets, options, doubles(), {}, {}, sound_one);
+  EXPECT_EQ(report.learned.summary.reason, StopReason::iterations) << report.learned.summary.message;
+  EXPECT_FALSE(report.independent.has_value());
+  EXPECT_FALSE(report.pooled.has_value());
+  ASSERT_EQ(report.warnings.size(), 2U);
+  EXPECT_THAT(report.warnings[0], AllOf(HasSubstr("every task on its own"), HasSubstr("take --inner-rate")));
+  // The search itself has its failure in its summary.
+  const InteractReport failed = interact(sets, options, doubles());
+  EXPECT_TRUE(ended_badly(failed.learned.summary.reason));
+  EXPECT_EQ(failed.learned.summary.failures.size(), 1U);
+  EXPECT_FALSE(failed.independent.has_value());
 }
 
 TEST(Interact, BaselinesHaveNoInteraction) {
