@@ -181,9 +181,14 @@ TEST(AutoMethod, TheChoiceHoldsWhereTheRunEnds) {
 }
 
 // x adds curvature here, eight times that of the data.
-TEST(AutoMethod, RatesStaySafeWhereXLeads) {
-  EXPECT_EQ(run_json("solve --problem task-interaction --method auto --iterations 150").at("iterations"),
-            150);
+TEST(AutoMethod, RatesStaySafeWhereXLeadsAndAGrownErrorIsSaid) {
+  const Output output = run_program("solve --problem task-interaction --method auto --iterations 150 --json");
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const json summary = output.json();
+  EXPECT_EQ(summary.at("iterations"), 150);
+  EXPECT_GT(summary.at("auto").at("error_at_end").get<double>(), 0.01);
+  EXPECT_THAT(output.err, HasSubstr("warning: --method auto"));
+  EXPECT_THAT(summary.at("warnings")[0].get<std::string>(), HasSubstr("where the run ended"));
 }
 
 TEST(AutoMethod, NegativeCurvatureNamesTheWaysOut) {
