@@ -183,20 +183,6 @@ TEST(Diagnose, ExactIsCountedWhereItIsNotFactorised) {
   EXPECT_GE(row(d, "exact").counts.cross, 1);
 }
 
-// Momentum from a point that is half solved: its first steps lower nothing, and many steps are needed.
-TEST(Diagnose, StepsThatDoNotHelpAtFirstAreNotAFloor) {
-  const Tensor curvatures = at::logspace(0, 3, 30, 10.0, doubles());
-  const Diagonal diagonal(curvatures);
-  DiagnoseOptions options;
-  // Only the slowest directions are left to solve.
-  options.x = diagonal.problem.initial_outer(0);
-  options.w = at::where(curvatures < 3, at::zeros_like(curvatures), options.x);
-  const Diagnosis d = diagnose(diagonal.facts, options);
-  EXPECT_GT(d.end_steps, 16);
-  EXPECT_LE(d.inner_error, 0.005);
-  EXPECT_TRUE(d.recommendation.reaches) << d.recommendation.sentence;
-}
-
 TEST(Diagnose, AnUnsafeRateIsNamedAndNothingIsRecommended) {
   const NamedProblem named = make_problem("ridge");
   DiagnoseOptions options;
