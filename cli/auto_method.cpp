@@ -4,6 +4,9 @@
 
 #include <stdexcept>
 
+#include "bilevel/check/diagnose.h"
+#include "bilevel/check/references.h"
+#include "bilevel/hypergradients/registry.h"
 #include "bilevel/run/json_value.h"
 #include "cli/diagnose_output.h"
 #include "cli/run_options.h"
@@ -46,11 +49,15 @@ void choose_method(CLI::App& command, const DiagnosedProblem& problem, Algorithm
   options.seed = algorithm.solve.seed;
   const Diagnosis diagnosis =
       diagnose(problem, options, [&](const std::string& what) { progress("diagnose: " + what); });
+  if (diagnosis.unsafe_rate) {
+    throw std::invalid_argument("--method auto: " + diagnosis.recommendation.sentence);
+  }
   const bool learned_rate =
       problem.problem->inner_rate(problem.problem->initial_outer(options.seed)).defined();
   Json choice = recommendation_json(diagnosis.recommendation);
   choice["accuracy"] = flags.accuracy;
   choice["diagnosis_seconds"] = diagnosis.seconds;
+  choice["against_exact"] = diagnosis.reference == ReferenceKind::solution;
   choice["options"] = Json::object();
   for (const auto& [name, value] : algorithm_options(diagnosis, learned_rate)) {
     choice["options"][name] = value;
@@ -72,6 +79,41 @@ void add_choice(const AutoFlags& flags, Json& summary) {
   }
   summary["method"] = choice.at("method");
   summary["auto"] = std::move(choice);
+}
+
+void measure_choice_at_end(const AutoFlags& flags, const Problem& problem, const AlgorithmSettings& settings,
+                           const SolveSummary& run, Json& summary) {
+  if (flags.choice.empty() || !summary.at("auto").value("against_exact", false)) return;
+  if (run.reason == StopReason::interrupted || run.reason == StopReason::not_finite ||
+      run.reason == StopReason::failed)
+    return;
+  const AlgorithmState& end = run.state;
+  Oracle oracle(problem);
+  const NewtonLimits limits{.iterations = 100, .products = 32 * DiagnoseOptions{}.calls_per_method};
+  const ImplicitReference exact = implicit_reference(oracle, end.x, end.inner.w, {}, limits);
+  if (!exact.value.defined()) return;
+  EstimatorSettings hypergradient = settings.hypergradient;
+  if (hypergradient.series_rate == 0) hypergradient.series_rate = settings.linear_rate;
+  const auto estimator = make_estimator(settings.method, hypergradient);
+  // As the next iteration would: w and the linear system go on where they are.
+  InnerRun next;
+  next.options = settings.inner;
+  next.keep = estimator->keeps(next.options.steps, end.inner.bytes());
+  Trajectory inner = continue_inner(oracle, end.x, end.inner, next);
+  HypergradientRequest request{.x = end.x, .inner = inner};
+  request.warm_start = end.v;
+  const Tensor value = estimator->estimate(oracle, request).value;
+  const double scale = exact.value.norm().item<double>();
+  const double error = (value - exact.value).norm().item<double>() / (scale > 0 ? scale : 1);
+  summary["auto"]["error_at_end"] = number(error);
+  if (error <= flags.accuracy) return;
+  const std::string warning = fmt::format(
+      "--method auto: the error of {} has grown to {:.2g} of the hypergradient where the run ended, above "
+      "the "
+      "wished {:g}; it was chosen for where the run began: `bilevel diagnose --at` says what is needed there",
+      settings.method, error, flags.accuracy);
+  summary["warnings"].push_back(warning);
+  fmt::print(stderr, "warning: {}\n", warning);
 }
 
 }  // namespace bilevel::cli

@@ -5,10 +5,15 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "bilevel/check/diagnose.h"
+#include "bilevel/core/inner.h"
+#include "bilevel/core/problem.h"
 #include "cli/algorithm_options.h"
 #include "cli/json.h"
 #include "cli/progress.h"
+
+namespace bilevel {
+struct DiagnosedProblem;
+}
 
 namespace bilevel::cli {
 
@@ -26,5 +31,11 @@ void choose_method(CLI::App& command, const DiagnosedProblem& problem, Algorithm
 
 // For the summary: "method" and "auto", where a method was chosen.
 void add_choice(const AutoFlags& flags, Json& summary);
+
+// After that, at the end of a run: the choice was made at the first x; where its error at the last one can be
+// measured it goes into the summary ("error_at_end" of "auto"), with a warning there and on stderr where it
+// is above the wished accuracy.
+void measure_choice_at_end(const AutoFlags& flags, const Problem& problem, const AlgorithmSettings& settings,
+                           const SolveSummary& run, Json& summary);
 
 }  // namespace bilevel::cli

@@ -23,6 +23,7 @@
 #include "cli/common.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
+#include "cli/run_problem.h"
 #include "cli/solve_run.h"
 
 namespace bilevel::cli {
@@ -198,21 +199,24 @@ CleaningModel make_model(const CLI::App& command, Options& o, const CleaningSets
 }
 
 // The convex model's rate comes from the curvature at weights of 1, whatever x is now.
-void choose(CLI::App& command, const CleaningModel& model, Options& o, Progress& progress) {
+DiagnosedProblem facts_of(const CleaningModel& model, uint64_t seed) {
   const CleanOptions defaults = default_clean_options(model);
+  const double safe = model.convex ? safe_rate(*model.problem, seed) : defaults.settings.inner.rate;
+  return {.problem = model.problem.get(),
+          .name = "cleaning",
+          .inner_steps = defaults.settings.inner.steps,
+          .inner_rate = safe,
+          .convex = model.convex,
+          .largest_curvature = model.convex ? 1 / safe : 0,
+          .check = {.solvable = model.convex}};
+}
+
+void choose(CLI::App& command, const CleaningModel& model, Options& o, Progress& progress) {
+  DiagnosedProblem problem = facts_of(model, o.algorithm.solve.seed);
   InnerOptions inner = o.algorithm.settings.inner;
   const bool given = command.count("--inner-rate") > 0;
-  const double safe =
-      model.convex ? safe_rate(*model.problem, o.algorithm.solve.seed) : defaults.settings.inner.rate;
-  if (!given) inner.rate = safe;
-  const double curvature_limit = 1 / safe;
-  const DiagnosedProblem problem{.problem = model.problem.get(),
-                                 .name = "cleaning",
-                                 .inner_steps = defaults.settings.inner.steps,
-                                 .inner_rate = inner.rate,
-                                 .convex = model.convex,
-                                 .largest_curvature = model.convex ? curvature_limit : 0,
-                                 .check = {.solvable = model.convex}};
+  if (!given) inner.rate = problem.inner_rate;
+  problem.inner_rate = inner.rate;
   choose_method(command, problem, o.algorithm, o.automatic, progress, inner, given || model.convex);
 }
 
@@ -242,8 +246,10 @@ CleanReport clean_in_folder(const Options& o, const CleaningSets& sets, const Cl
   return clean(sets, model, o.clean, hooks);
 }
 
-void show_finished(const Options& o, const CleanOutput& output, RunFolder& folder) {
-  const Json json = clean_json(output);
+void show_finished(const Options& o, const CleaningModel& model, const CleanOutput& output,
+                   RunFolder& folder) {
+  Json json = clean_json(output);
+  measure_choice_at_end(o.automatic, *model.problem, o.clean.settings, output.report.solve, json);
   if (o.common.json) {
     fmt::print("{}\n", json.dump());
   } else {
@@ -296,11 +302,36 @@ void run(CLI::App& command, Options& o, int& exit_code) {
     output.named = !o.data.empty();
     output.folder = folder.path();
     output.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    show_finished(o, output, folder);
+    show_finished(o, model, output, folder);
   });
 }
 
 }  // namespace
+
+RunProblem clean_problem(const std::string& folder) {
+  struct Made {
+    Options options;
+    CleaningSets sets;
+    CleaningModel model;
+  };
+  CLI::App command("", "clean");
+  const auto made = std::make_shared<Made>();
+  Options& o = made->options;
+  add_options(command, o);
+  o.run.config = folder + "/config.json";
+  take_options(command, o.run, o.common);
+  check_sources(command, o);
+  const at::TensorOptions tensors = apply_common_options(o.common);
+  made->sets = load(o, tensors);
+  made->model = make_model(command, o, made->sets, tensors);
+  RunProblem run;
+  run.owner = made;
+  run.facts = facts_of(made->model, o.algorithm.solve.seed);
+  run.inner.rate = run.facts.inner_rate;
+  run.rate_is_given = made->model.convex;
+  run.seed = o.algorithm.solve.seed;
+  return run;
+}
 
 void add_clean_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("clean", "Find bad labels by the help of a clean validation set");

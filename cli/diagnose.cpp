@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bilevel/run/run_folder.h"
+#include "bilevel/run/shell_word.h"
 #include "bilevel/run/state_checkpoint.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -20,6 +21,7 @@
 #include "cli/problem_options.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
+#include "cli/run_problem.h"
 
 namespace bilevel::cli {
 namespace {
@@ -34,8 +36,9 @@ struct Options {
 void add_options(CLI::App& command, Options& o) {
   DiagnoseOptions& d = o.diagnose;
   add_problem_options(command, o.problem);
-  command.add_option("--at", o.at,
-                     "folder of a run of solve or clean: its problem, at the x and w of its checkpoint");
+  command.add_option(
+      "--at", o.at,
+      "folder of a run of solve, clean, tune or search: its problem, at the x and w of its checkpoint");
   command.add_option("--accuracy", d.accuracy, "wished relative error of the hypergradient")
       ->capture_default_str();
   command
@@ -73,30 +76,10 @@ const std::set<std::string>& problem_option_names() {
   return names;
 }
 
-// The run's problem, as if its options had been typed here.
+// The problem of a run of solve, as if its options had been typed here.
 void take_problem(CLI::App& command, const std::string& folder) {
-  const std::string owner = read_run(folder).command;
-  if (owner != "solve" && owner != "clean") {
-    throw std::invalid_argument(fmt::format(
-        "--at {}: it is a run of `bilevel {}`; diagnose reads those of solve and clean", folder, owner));
-  }
   const Json config = read_json_file(folder + "/config.json");
-  const Json& options = config.at("options");
-  if (owner == "clean") {
-    for (const char* option : {"--train", "--valid", "--no-bias"}) {
-      if (options.contains(option)) {
-        throw std::invalid_argument(
-            fmt::format("--at {}: the run has {}; of clean, diagnose reads runs on a named set (--data)",
-                        folder, option));
-      }
-    }
-    if (config.at("effective").value("--model", "linear") != "linear") {
-      throw std::invalid_argument(
-          fmt::format("--at {}: of clean, diagnose reads runs with --model linear", folder));
-    }
-    set_option(command, "--problem", "hyper-cleaning");
-  }
-  for (const auto& [name, values] : options.items()) {
+  for (const auto& [name, values] : config.at("options").items()) {
     if (problem_option_names().count(name) == 0 || command.count(name) > 0) continue;
     CLI::Option* option = command.get_option(name);
     for (const std::string& value : values.get<std::vector<std::string>>()) option->add_result(value);
@@ -105,6 +88,44 @@ void take_problem(CLI::App& command, const std::string& folder) {
   if (command.count("--dtype") == 0) {
     set_option(command, "--dtype", config.at("effective").value("--dtype", "double"));
   }
+}
+
+// Of a command that makes its problem from its own options.
+RunProblem problem_of_run(const CLI::App& command, const std::string& folder, const std::string& owner) {
+  for (const std::string& option : problem_option_names()) {
+    if (command.count(option) > 0) {
+      throw std::invalid_argument(
+          fmt::format("{} with --at {}: the run of {} says which problem it is", option, folder, owner));
+    }
+  }
+  if (owner == "clean") return clean_problem(folder);
+  if (owner == "tune") return tune_problem(folder);
+  throw std::invalid_argument(fmt::format(
+      "--at {}: it is a run of `bilevel {}`, {}; diagnose reads those of solve, clean, tune and search",
+      folder, owner,
+      owner == "train"      ? "which trains a fixed network and has no outer problem"
+      : owner == "learn"    ? "whose inner problem is another one for every task"
+      : owner == "interact" ? "whose problem it cannot make again (see --problem task-interaction)"
+                            : "which solves no bilevel problem"));
+}
+
+void show_search(const Options& o, const nas::SearchDiagnosis& d) {
+  if (!o.common.json) {
+    fmt::print("{}\n", d.sentence);
+    return;
+  }
+  const Json out = {{"method", d.method},
+                    {"K", d.terms},
+                    {"curvature", d.curvature},
+                    {"series_rate", number(d.series_rate)},
+                    {"smallest_eigenvalue", number(d.hessian.smallest)},
+                    {"largest_eigenvalue", number(d.hessian.largest)},
+                    {"implicit_share", number(d.implicit_share)},
+                    {"error", number(d.error)},
+                    {"sentence", d.sentence},
+                    {"counts", counts_json(d.counts)},
+                    {"seconds", d.seconds}};
+  fmt::print("{}\n", out.dump());
 }
 
 void take_point(const Options& o, const Problem& problem, DiagnoseOptions& d) {
@@ -123,13 +144,6 @@ void take_point(const Options& o, const Problem& problem, DiagnoseOptions& d) {
 }
 
 // ---- what to type ----
-
-std::string shell_word(const std::string& value) {
-  const bool plain =
-      value.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%") ==
-      std::string::npos;
-  return plain && !value.empty() ? value : "'" + value + "'";
-}
 
 // The options that say which problem it is, as they were given.
 void collect_problem(const CLI::App& app, std::string& text) {
@@ -155,37 +169,65 @@ std::string command_line(const std::string& command, const std::string& problem,
   return text;
 }
 
+struct Diagnosed {
+  Diagnosis diagnosis;
+  bool learned_rate = false;
+};
+Diagnosed diagnose_at(const Options& o, const DiagnosedProblem& problem, DiagnoseOptions& d,
+                      Progress& progress) {
+  if (!o.at.empty()) take_point(o, *problem.problem, d);
+  const bool learned = problem.problem->inner_rate(problem.problem->initial_outer(d.seed)).defined();
+  return {diagnose(problem, d, [&](const std::string& what) { progress("diagnose: " + what); }), learned};
+}
+
 void run(CLI::App& command, Options& o) {
-  if (!o.at.empty()) take_problem(command, o.at);
-  o.problem.data.tensors = apply_common_options(o.common);
-  const auto given = [&](const char* option) { return command.count(option) > 0; };
+  const std::string owner = o.at.empty() ? "" : read_run(o.at).command;
   DiagnoseOptions& d = o.diagnose;
+  const auto given = [&](const char* option) { return command.count(option) > 0; };
   d.given = {.optimizer = given("--inner-optimizer"),
              .momentum = given("--inner-momentum"),
              .rate = given("--inner-rate"),
              .steps = given("--inner-steps")};
   d.curvature_given = given("--curvature") || given("--damping");
-  d.seed = d.settings.seed = o.problem.data.seed;
   d.validate();
-  Diagnosis diagnosis;
-  bool learned_rate = false;
+  if (owner == "search") {
+    return show_search(o, diagnose_search_run(o.at, given("--accuracy") ? d.accuracy : 0.1));
+  }
+  std::string command_to_type = "solve", problem_text;
+  Diagnosed result;
   {
     Progress progress(o.common);
     progress("diagnose: reading the problem");
-    const NamedProblem problem = make_problem(command, o.problem);
-    if (!o.at.empty()) take_point(o, *problem.problem, d);
-    learned_rate = problem.problem->inner_rate(problem.problem->initial_outer(d.seed)).defined();
-    diagnosis =
-        diagnose(diagnosed(problem), d, [&](const std::string& what) { progress("diagnose: " + what); });
+    if (owner.empty() || owner == "solve") {
+      if (!o.at.empty()) take_problem(command, o.at);
+      o.problem.data.tensors = apply_common_options(o.common);
+      d.seed = d.settings.seed = o.problem.data.seed;
+      const NamedProblem problem = make_problem(command, o.problem);
+      result = diagnose_at(o, diagnosed(problem), d, progress);
+      collect_problem(command, problem_text);
+    } else {
+      const RunProblem run = problem_of_run(command, o.at, owner);
+      if (given("--threads")) (void)apply_common_options(o.common);  // the run had its own
+      d.seed = d.settings.seed = run.seed;
+      if (!d.given.rate) {
+        d.inner.rate = run.inner.rate;
+        d.given.rate = run.rate_is_given;
+      }
+      result = diagnose_at(o, run.facts, d, progress);
+      command_to_type = owner;
+      problem_text = " --config " + shell_word(o.at + "/config.json");
+    }
   }
-  std::string problem_text;
-  collect_problem(command, problem_text);
+  const Diagnosis& diagnosis = result.diagnosis;
   std::vector<std::string> commands;
   // It begins at the problem's start, where a run's numbers do not hold.
-  if (o.at.empty()) {
-    commands.push_back(command_line("check", problem_text, check_options(diagnosis, learned_rate)));
+  if (o.at.empty() && !diagnosis.unsafe_rate) {
+    commands.push_back(command_line("check", problem_text, check_options(diagnosis, result.learned_rate)));
   }
-  commands.push_back(command_line("solve", problem_text, algorithm_options(diagnosis, learned_rate)));
+  if (!diagnosis.unsafe_rate) {
+    commands.push_back(
+        command_line(command_to_type, problem_text, algorithm_options(diagnosis, result.learned_rate)));
+  }
   if (o.common.json) {
     fmt::print("{}\n", diagnosis_json(diagnosis, commands).dump());
   } else {

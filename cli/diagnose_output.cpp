@@ -76,6 +76,7 @@ Json method_json(const MethodDiagnosis& m) {
   out["inner_steps"] = m.inner_steps;
   out["error"] = number(m.error);
   out["basis"] = name_of(m.basis);
+  out["another_error"] = number(m.another_error);
   out["counts"] = counts_json(m.counts);
   out["calls"] = oracle_calls(m.counts);
   out["seconds"] = m.seconds;
@@ -142,6 +143,7 @@ Json recommendation_json(const Recommendation& r) {
   if (r.series_rate > 0) out["series_rate"] = r.series_rate;
   out["error"] = number(r.error);
   out["basis"] = name_of(r.basis);
+  out["another_error"] = number(r.another_error);
   out["reaches"] = r.reaches;
   out["sentence"] = r.sentence;
   return out;
@@ -162,10 +164,12 @@ Json diagnosis_json(const Diagnosis& d, const std::vector<std::string>& commands
                   {"rate", number(d.inner.rate)},
                   {"momentum", d.inner.momentum},
                   {"largest_safe_rate", number(d.largest_safe_rate)},
+                  {"unsafe_rate", d.unsafe_rate},
                   {"best_rate", number(d.best_rate)},
                   {"contraction", number(d.contraction)},
                   {"best_contraction", number(d.best_contraction)},
                   {"steps_predicted", counted ? Json(d.steps_predicted) : Json(nullptr)},
+                  {"end_steps", d.end_steps},
                   {"error", number(d.inner_error)},
                   {"basis", name_of(d.inner_basis)}};
   out["reference"] = reference_name(d.reference);
@@ -190,7 +194,7 @@ void print_diagnosis(const Diagnosis& d, const std::vector<std::string>& command
   fmt::print("{:<22}{:>11}{:>11}{:>11}{:>13}{:>13}{:>10}\n", "inner problem", "smallest", "largest",
              "condition", "|grad_w g|", "|w - w*| <=", "spectrum");
   print_point("at the start", d.start);
-  print_point(fmt::format("after T = {} steps", d.inner.steps).c_str(), d.end);
+  print_point(fmt::format("after T = {} steps", d.end_steps).c_str(), d.end);
   if (d.solution) print_point("solved", *d.solution);
   if (d.negative_curvature) {
     fmt::print("negative curvature: {:.3g} of the largest\n",
@@ -200,7 +204,7 @@ void print_diagnosis(const Diagnosis& d, const std::vector<std::string>& command
              d.inner.optimizer, number_text(d.largest_safe_rate), number_text(d.best_rate),
              number_text(d.best_contraction, "{:.4f}"), d.inner.rate, number_text(d.contraction, "{:.4f}"));
   if (std::isfinite(d.inner_error)) {
-    fmt::print("after {} of them the unsolved inner problem alone costs an error of {} ({})\n", d.inner.steps,
+    fmt::print("after {} of them the unsolved inner problem alone costs an error of {} ({})\n", d.end_steps,
                number_text(d.inner_error), name_of(d.inner_basis));
   }
   fmt::print("one inner gradient {:.3g} s, Hessian product {:.3g} s, cross product {:.3g} s\n",

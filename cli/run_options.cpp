@@ -17,6 +17,7 @@
 
 #include "bilevel/data/sha256.h"
 #include "bilevel/run/machine.h"
+#include "bilevel/run/shell_word.h"
 #include "cli/runs.h"
 
 namespace bilevel::cli {
@@ -288,7 +289,7 @@ std::string data_digest(const std::vector<Tensor>& contents, const std::vector<i
 
 void say_interrupted(const CLI::App& command, const RunFolder& run) {
   fmt::print(stderr, "interrupted; the state is saved: go on with `bilevel {} --resume {}`\n",
-             command.get_name(), run.path());
+             command.get_name(), shell_word(run.path()));
 }
 
 }  // namespace bilevel::cli

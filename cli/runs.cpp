@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bilevel/run/run_folder.h"
+#include "bilevel/run/shell_word.h"
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/runs.h"
@@ -169,7 +170,7 @@ void show_run(const std::string& folder, bool json) {
   print_object("summary", summary);
   if (metrics.torn > 0) fmt::print("\n{} torn line(s) of metrics.jsonl are left out\n", metrics.torn);
   if (facts.status == RunStatus::interrupted || facts.status == RunStatus::killed) {
-    fmt::print("\nit can go on: bilevel {} --resume {}\n", facts.command, folder);
+    fmt::print("\nit can go on: bilevel {} --resume {}\n", facts.command, shell_word(folder));
   }
 }
 

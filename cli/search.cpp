@@ -28,6 +28,7 @@
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
+#include "cli/run_problem.h"
 #include "cli/search_flags.h"
 #include "cli/search_output.h"
 
@@ -268,6 +269,23 @@ void run(CLI::App& command, SearchFlags& o, int& exit_code) {
 }
 
 }  // namespace
+
+nas::SearchDiagnosis diagnose_search_run(const std::string& folder, double accuracy) {
+  CLI::App command("", "search");
+  SearchFlags o;
+  add_search_options(command, o);
+  o.run.config = folder + "/config.json";
+  take_options(command, o.run, o.common);
+  Progress progress(o.common);
+  Setup setup = make_setup(command, o, progress);
+  if (setup.random) {
+    throw std::invalid_argument(
+        fmt::format("--at {}: --method random trains single cells, there is no bilevel problem", folder));
+  }
+  const Checkpoint checkpoint = load_checkpoint(folder + "/checkpoint");
+  const AlgorithmState at = nas::search_state(checkpoint, setup.space, setup.tensors.device()).algorithm;
+  return nas::diagnose_search(*setup.problem, setup.search, accuracy, at.inner.w, at.x);
+}
 
 void add_search_command(CLI::App& app, int& exit_code) {
   CLI::App* command =

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "bilevel/check/diagnose.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/data/sha256.h"
 #include "cli/algorithm_options.h"
@@ -106,6 +107,7 @@ int run(CLI::App& command, Options& o) {
     Json json = {{"problem", problem.name}, {"folder", folder.path()}};
     json.update(solve_json(summary));
     add_choice(o.automatic, json);
+    measure_choice_at_end(o.automatic, *problem.problem, o.algorithm.settings, summary, json);
     json["inner_rate"] = o.algorithm.settings.inner.rate;
     json["outer_rate"] = o.algorithm.settings.outer.rate;
     json["outer_loss"] = number(summary.records.back().outer_loss);

@@ -28,6 +28,7 @@
 #include "cli/newsgroups_path.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
+#include "cli/run_problem.h"
 #include "cli/solve_run.h"
 
 namespace bilevel::cli {
@@ -356,7 +357,8 @@ void work(const CLI::App& command, Options& o, const RegularizerSearch& problem,
     exit_code = end_without_answer(command, folder, tuned.summary, json, o.common);
     return;
   }
-  const Json report = report_json(problem, o, tuned, folder.path());
+  Json report = report_json(problem, o, tuned, folder.path());
+  measure_choice_at_end(o.automatic, problem, o.algorithm.settings, tuned.summary, report);
   if (o.common.json) {
     fmt::print("{}\n", report.dump());
   } else {
@@ -369,6 +371,15 @@ void work(const CLI::App& command, Options& o, const RegularizerSearch& problem,
     fmt::print("\nwritten to {}: regularisers.npy, regularisers.csv, model.npy, summary.json\n",
                folder.path());
   }
+}
+
+DiagnosedProblem facts_of(const RegularizerSearch& problem, const Options& o) {
+  return {.problem = &problem,
+          .name = "tune",
+          .inner_steps = o.algorithm.settings.inner.steps,
+          .inner_rate = problem.rate(),
+          .convex = true,
+          .largest_curvature = problem.largest_curvature()};
 }
 
 void run(CLI::App& command, Options& o, int& exit_code) {
@@ -391,13 +402,8 @@ void run(CLI::App& command, Options& o, int& exit_code) {
   o.algorithm.settings.inner.rate = problem.rate();
   if (wants_auto(o.algorithm)) {
     // x is bounded so that plain steps at this rate stay safe: it is not up for choice.
-    const DiagnosedProblem facts{.problem = &problem,
-                                 .name = "tune",
-                                 .inner_steps = o.algorithm.settings.inner.steps,
-                                 .inner_rate = problem.rate(),
-                                 .convex = true,
-                                 .largest_curvature = problem.largest_curvature()};
-    choose_method(command, facts, o.algorithm, o.automatic, progress, o.algorithm.settings.inner, true);
+    choose_method(command, facts_of(problem, o), o.algorithm, o.automatic, progress,
+                  o.algorithm.settings.inner, true);
   }
   finish_algorithm_options(command, o.algorithm);
   // What is wrong by itself is said before there is a run.
@@ -411,6 +417,25 @@ void run(CLI::App& command, Options& o, int& exit_code) {
 }
 
 }  // namespace
+
+RunProblem tune_problem(const std::string& folder) {
+  CLI::App command("", "tune");
+  Options o;
+  add_options(command, o);
+  o.run.config = folder + "/config.json";
+  take_options(command, o.run, o.common);
+  check_choice(command, o);
+  set_defaults(command, o);
+  const at::ScalarType dtype = c10::typeMetaToScalarType(apply_common_options(o.common).dtype());
+  const auto problem = std::make_shared<RegularizerSearch>(read(o, dtype), o.algorithm.settings.inner.rate);
+  InnerOptions inner;
+  inner.rate = problem->rate();
+  return {.owner = problem,
+          .facts = facts_of(*problem, o),
+          .inner = inner,
+          .rate_is_given = true,
+          .seed = o.seed};
+}
 
 void add_tune_command(CLI::App& app, int& exit_code) {
   CLI::App* command =

@@ -40,6 +40,7 @@ Diagnosis Diagnoser::run() {
   }
   recommend();
   report_.counts = oracle_.counts();
+  if (another_oracle_) report_.counts += another_oracle_->counts();
   report_.seconds = since(begin);
   return std::move(report_);
 }
@@ -84,6 +85,7 @@ DiagnosedProblem diagnosed(const NamedProblem& p) {
           .inner_rate = p.inner_rate,
           .convex = p.convex,
           .rate_limit = p.constant_curvature ? 0 : p.inner_rate,
+          .largest_curvature = p.largest_curvature,
           .growth = p.constant_curvature ? 1.0 : 2.0,
           .check = p.check};
 }

@@ -66,6 +66,8 @@ struct MethodDiagnosis {
   int64_t inner_steps = 0;  // T
   double error = 0;
   Basis basis = Basis::none;
+  double another_error =
+      0;                // with a random df/dw of the same length in place of this one; NaN = not measured
   OracleCounts counts;  // of the inner loop and the estimator
   double seconds = 0;   // those calls at the price of one
   int64_t bytes = 0;    // kept beside w, x and the result
@@ -83,6 +85,7 @@ struct Recommendation {
   CurvatureOptions curvature;
   double error = 0;  // relative, of one hypergradient with just these settings
   Basis basis = Basis::none;
+  double another_error = 0;  // with a random df/dw in place of this one: what other x may ask for
   std::string sentence;
 };
 
@@ -98,15 +101,17 @@ struct Diagnosis {
   int64_t inner_size = 0, outer_size = 0;
   double accuracy = 0;
   InnerPoint start;                    // where it was asked
-  InnerPoint end;                      // after the inner steps that are recommended
+  InnerPoint end;                      // after `end_steps` inner steps
   std::optional<InnerPoint> solution;  // of the inner problem, where Newton's method found it
   double largest_curvature = 0, smallest_curvature = 0;  // over those points
   bool negative_curvature = false;                       // somewhere the inner loop goes to
   InnerOptions inner;                                    // chosen: optimiser, momentum, rate and T
   double largest_safe_rate = 0, best_rate = 0;
+  bool unsafe_rate = false;  // the rate that was given is not below it: nothing is recommended
   double contraction = 0, best_contraction = 0;  // of one step, at the chosen and at the best rate
   int64_t steps_predicted = 0;  // that shrink the start's distance by the accuracy, from the contraction
-  double inner_error = 0;       // what an unsolved inner problem alone costs after the chosen T
+  int64_t end_steps = 0;        // T of `end` and `inner_error`; a method through the steps may need others
+  double inner_error = 0;       // what an unsolved inner problem alone costs after them
   Basis inner_basis = Basis::none;
   ReferenceKind reference = ReferenceKind::none;
   std::string reference_why;  // why there is no better one

@@ -4,32 +4,71 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bilevel/hypergradients/checkpoints.h"
+
 namespace bilevel::diagnosis {
+
+// All but reverse mode for gradient descent have other numbers than reverse: Lemma 2 knows no momentum, and
+// its forward mode takes df/dw along the way.
+bool Diagnoser::gives_what_reverse_does(const std::string& name) const {
+  return name != "general-forward" && (name != "general-backward" || inner_.optimizer == "gd");
+}
+
+int64_t Diagnoser::loop_steps() const { return reverse_ ? reverse_->terms : inner_.steps; }
+
+// What the derivative through the last `steps` steps costs, by each estimator's own schedule.
+void Diagnoser::count_steps(const std::string& name, int64_t steps, MethodDiagnosis& d) const {
+  const Problem& problem = *named_.problem;
+  const int64_t m = x_.numel(), n_bytes = static_cast<int64_t>(start_.nbytes());
+  const bool general = is_one_of(name, {"general-backward", "general-forward"});
+  const bool through_start = !general && name != "truncated" && problem.inner_start(x_).defined();
+  const bool steps_gradients =
+      make_inner_optimizer(inner_)->adjoint_needs_gradient() || oracle_.inner_rate(x_).defined();
+  OracleCounts c;
+  c.outer_gradient = 1;
+  c.inner_gradient = steps_gradients && !general ? steps : 0;
+  c.hessian = through_start ? steps : std::max<int64_t>(steps - 1, 0);
+  c.cross = problem.inner_loss_uses_outer() ? steps : 0;
+  d.bytes = steps * state_bytes();
+  if (name == "reverse-sqrt") {
+    const auto kept = static_cast<int64_t>(sqrt_checkpoints(steps).size());
+    c.inner_gradient += steps - kept;
+    d.bytes = (kept + std::min(sqrt_segment(steps), steps) - 1) * state_bytes();
+  } else if (name == "reverse-binomial") {
+    c.inner_gradient += binomial_recomputed(steps, binomial_slots(steps));
+    d.bytes = std::min(binomial_slots(steps), steps) * state_bytes();
+  } else if (name == "forward") {
+    c.inner_gradient = steps;
+    c.hessian *= m;
+    c.cross *= m;
+    d.bytes = (1 + m) * state_bytes();
+  } else if (name == "general-forward") {
+    c.outer_gradient += steps;
+    c.cross = std::min<int64_t>(c.cross, 1);
+    d.bytes += steps * n_bytes;
+  }
+  c.samples = (c.inner_gradient + c.hessian + c.cross) * problem.inner_samples() +
+              c.outer_gradient * problem.outer_samples();
+  d.counts = c;
+  add_inner_loop(d);
+}
 
 // Where nothing can be measured: the theory's bounds, and counts by their formulas.
 void Diagnoser::predict(const EstimatorRow& row, MethodDiagnosis& d) {
-  const int64_t n_bytes = static_cast<int64_t>(start_.nbytes()), m = x_.numel(), t = inner_.steps;
-  d.counts.inner_gradient = t;
-  d.counts.outer_gradient = 1;
-  if (row.name == "forward") {
-    d.counts.hessian = std::max<int64_t>(t - 1, 0) * m;
-    d.counts.cross = t * m;
-    d.bytes = n_bytes * m;
-    d.inner_steps = reverse_ ? reverse_->terms : t;
+  if (is_reverse(row.name)) {
+    d.inner_steps = loop_steps();
+    count_steps(row.name, d.inner_steps, d);
+    if (row.name != "forward") return;
     d.note = "T m products of two kinds";
     if (reverse_) {
       d.error = reverse_->error;
       d.basis = Basis::extrapolated;
       d.reaches = reverse_->reached;
     }
-    d.seconds = seconds_of(d.counts);
     return;
   }
-  if (is_reverse(row.name)) {
-    d.counts.hessian = std::max<int64_t>(t - 1, 0);
-    d.counts.cross = t;
-    d.bytes = t * state_bytes();
-  }
+  d.counts.inner_gradient = inner_.steps;
+  d.counts.outer_gradient = 1;
   if (has_terms(row.name)) predict_terms(row, d);
   d.seconds = seconds_of(d.counts);
 }

@@ -96,6 +96,8 @@ void Diagnoser::set_rates(double smallest, double largest) {
   report_.smallest_curvature = smallest;
   report_.largest_curvature = largest;
   report_.largest_safe_rate = make_inner_optimizer(inner_)->largest_safe_rate(largest);
+  report_.unsafe_rate =
+      options_.given.rate && !oracle_.inner_rate(x_).defined() && inner_.rate >= report_.largest_safe_rate;
   report_.best_rate = best_inner_rate(inner_, smallest, largest);
   report_.contraction = step_contraction(inner_, smallest, largest);
   InnerOptions best = inner_;

@@ -17,7 +17,7 @@ constexpr int64_t large_inner = 1000;  // unknowns, above which nothing is facto
 bool Diagnoser::worth_measuring(const EstimatorRow& row) const {
   if (!(row.implicit ? implicit_ : unrolled_).defined()) return false;
   return row.name != "forward" ||
-         2 * inner_.steps * x_.numel() <= options_.calls_per_method;  // T m products of two kinds
+         2 * loop_steps() * x_.numel() <= options_.calls_per_method;  // T m products of two kinds
 }
 
 void Diagnoser::diagnose_method(const EstimatorRow& row) {
@@ -25,7 +25,7 @@ void Diagnoser::diagnose_method(const EstimatorRow& row) {
   MethodDiagnosis d;
   d.name = row.name;
   d.inner_steps = inner_.steps;
-  d.error = d.asked_error = none;
+  d.error = d.asked_error = d.another_error = none;
   if (has_terms(row.name)) {
     d.asked_terms = row.name == "truncated" ? std::min(options_.settings.truncate, inner_.steps)
                                             : options_.settings.terms;
@@ -73,8 +73,8 @@ void Diagnoser::measure_once(const EstimatorRow& row, MethodDiagnosis& d) {
     d.error = report_.inner_error;  // nearly exact inverses were measured along the loop
     d.basis = Basis::measured;
     d.reaches = d.error <= options_.accuracy;
-    d.counts.inner_gradient = inner_.steps;
-    d.seconds = seconds_of(d.counts);
+    d.counts = inverse_counts_;
+    add_inner_loop(d);
     d.bytes = 4 * static_cast<int64_t>(start_.nbytes());
     return;
   }
@@ -91,57 +91,85 @@ void Diagnoser::measure_terms(const EstimatorRow& row, MethodDiagnosis& d) {
   d.asked_basis = Basis::measured;
   int64_t most = row.name == "truncated" ? inner_.steps : int64_t{1} << 24;
   if (row.name == "nystrom") most = start_.numel();
-  const int64_t budget = oracle_calls(oracle_.counts()) + options_.calls_per_method;
+  const int64_t budget = calls() + options_.calls_per_method;
   Trial last;
   std::map<int64_t, Trial> tried;
   const auto error_at = [&](int64_t k) {
     last = try_terms(row, k, inner_.steps);
     last.hypergradient.solution = Tensor();  // only its numbers are needed
+    const double error = worse_error(row, last);
     tried[k] = last;
-    return last.error;
+    return error;
   };
-  const LeastTerms found =
-      least_terms(error_at,
-                  {.most = most,
-                   .target = total_share * options_.accuracy,
-                   .contraction = contraction_of(row.name),
-                   .floor = std::isfinite(report_.inner_error) ? report_.inner_error : 0},
-                  [&](int64_t k) { return oracle_calls(oracle_.counts()) + k <= budget; });
+  const LeastTermsOptions search{.most = most,
+                                 .target = total_share * options_.accuracy,
+                                 .contraction = contraction_of(row.name),
+                                 .floor = std::isfinite(report_.inner_error) ? report_.inner_error : 0};
+  const LeastTerms found = least_terms(error_at, search, [&](int64_t k) { return calls() + k <= budget; });
   d.terms = found.terms;
-  d.error = found.error;
   d.reaches = found.reached || found.error <= options_.accuracy;
-  d.basis = found.extrapolated ? Basis::extrapolated : Basis::measured;
-  const auto at = tried.find(found.terms);
-  set_cost(row, at != tried.end() ? at->second : last, d);
+  if (found.extrapolated) {
+    d.basis = Basis::extrapolated;
+    d.error = found.error;
+    // A random p lies along the slowest directions, too: it has farther to go than one that does not.
+    const double another = another_error(row, found.tried, inner_.steps);
+    if (another > search.target) {
+      const int64_t more =
+          steps_to_shrink(search.contraction, (search.target - search.floor) / (another + search.floor));
+      if (more < most - found.tried) d.terms = std::max(*d.terms, found.tried + more);
+    }
+    set_cost(row, last, d);
+    return;
+  }
+  const Trial& best = tried.at(found.terms);
+  d.basis = Basis::measured;
+  d.error = best.error;
+  d.another_error = best.another_error;
+  set_cost(row, best, d);
 }
 
 // T is the one number that reverse mode has.
+void Diagnoser::find_reverse_steps(const EstimatorRow& row) {
+  const int64_t budget = calls() + options_.calls_per_method;
+  std::map<int64_t, Trial> tried;
+  const auto error_at = [&](int64_t t) {
+    Trial& trial = tried[t] = try_terms(row, 0, t);
+    return worse_error(row, trial);
+  };
+  reverse_ = least_terms(error_at,
+                         {.first = std::max<int64_t>(inner_.steps / 2, 1),
+                          .target = total_share * options_.accuracy,
+                          .contraction = report_.contraction,
+                          .patient_until = expected_steps()},
+                         [&](int64_t t) { return calls() + 3 * t <= budget; });
+  if (!reverse_->extrapolated) reverse_trial_ = tried.at(reverse_->terms);
+}
+
 void Diagnoser::measure_reverse(const EstimatorRow& row, MethodDiagnosis& d) {
-  const bool fixed = options_.given.steps || !report_.solution;
-  if (!reverse_ && !fixed && row.name == "reverse") {
-    const int64_t budget = oracle_calls(oracle_.counts()) + options_.calls_per_method;
-    const auto error_at = [&](int64_t t) {
-      reverse_trial_ = try_terms(row, 0, t);
-      return reverse_trial_.error;
-    };
-    reverse_ = least_terms(error_at,
-                           {.first = std::max<int64_t>(inner_.steps / 2, 1),
-                            .target = total_share * options_.accuracy,
-                            .contraction = report_.contraction},
-                           [&](int64_t t) { return oracle_calls(oracle_.counts()) + 3 * t <= budget; });
+  const bool first = row.name == "reverse";
+  if (first && report_.solution && !options_.given.steps) find_reverse_steps(row);
+  d.inner_steps = loop_steps();
+  const bool found = reverse_ && !reverse_->extrapolated;
+  if (first && found) {
+    d.basis = Basis::measured;
+    d.error = reverse_trial_.error;
+    d.another_error = reverse_trial_.another_error;
+    d.reaches = reverse_->reached || reverse_->error <= options_.accuracy;
+    set_cost(row, reverse_trial_, d);
+  } else if (!reverse_ || (found && 3 * d.inner_steps <= options_.calls_per_method)) {
+    const Trial trial = try_terms(row, 0, d.inner_steps);
+    d.basis = Basis::measured;
+    d.error = trial.error;
+    d.another_error = another_error(row, 0, d.inner_steps);
+    d.reaches = d.error <= options_.accuracy && !(d.another_error > options_.accuracy);
+    set_cost(row, trial, d);
+  } else {
+    count_steps(row.name, d.inner_steps, d);
+    if (!gives_what_reverse_does(row.name)) return;
+    d.basis = Basis::extrapolated;
+    d.error = reverse_->error;
+    d.reaches = reverse_->reached;
   }
-  const int64_t steps = reverse_ ? reverse_->terms : inner_.steps;
-  const bool measured = !reverse_ || (!reverse_->extrapolated && 3 * steps <= options_.calls_per_method);
-  const bool own = row.name == "reverse" && reverse_ && reverse_trial_.steps == steps;
-  const Trial trial = own                     ? reverse_trial_
-                      : measured              ? try_terms(row, 0, steps)
-                      : row.name == "reverse" ? reverse_trial_
-                                              : try_terms(row, 0, std::min<int64_t>(steps, 20));
-  d.inner_steps = steps;
-  d.error = measured ? trial.error : reverse_->error;
-  d.basis = measured ? Basis::measured : Basis::extrapolated;
-  d.reaches = measured ? d.error <= options_.accuracy : reverse_->reached;
-  set_cost(row, trial, d);
 }
 
 }  // namespace bilevel::diagnosis

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -47,7 +49,32 @@ bool Diagnoser::find_solution() {
   }
   report_.solution = solution;
   implicit_ = reference.value;
+  ask_another(reference.inner.w);
+  another_implicit_ = another_implicit(reference.inner.w, solution.spectrum);
   return true;
+}
+
+void Diagnoser::ask_another(const Tensor& w) {
+  another_ = std::make_unique<WithLinearOuter>(
+      with_random_outer(*named_.problem, oracle_.outer_gradients(w, x_, Batch{}), options_.seed));
+  another_oracle_ = std::make_unique<Oracle>(*another_);
+}
+
+// To a hundredth of the accuracy, whatever the condition number makes of a residual.
+Tensor Diagnoser::another_implicit(const Tensor& w, const Spectrum& inverted) {
+  EstimatorSettings settings;
+  settings.curvature = options_.settings.curvature;
+  settings.terms = inverse_share * options_.calls_per_method;
+  settings.relative_tolerance = std::max(0.01 * options_.accuracy / inverted.condition_number(),
+                                         start_.scalar_type() == at::kDouble ? 1e-12 : 1e-6);
+  Trajectory here = standing_at(make_inner_optimizer(inner_)->start(w));
+  const Hypergradient h =
+      make_estimator("cg", settings)->estimate(*another_oracle_, {.x = x_, .inner = here});
+  return h.status == Status::converged ? h.value : Tensor();
+}
+
+int64_t Diagnoser::calls() const {
+  return oracle_calls(oracle_.counts()) + (another_oracle_ ? oracle_calls(another_oracle_->counts()) : 0);
 }
 
 // After the problem's own T, at a rate that the curvature at the start allows.
@@ -70,37 +97,48 @@ void Diagnoser::diagnose_solution() {
   inner_ = plan_inner(inner_, options_.given, smallest, std::max(largest, elsewhere), farthest);
   states_.clear();
   set_rates(smallest, largest);
+  report_.inner_error = none;
+  report_.end = report_.start;
+  if (report_.unsafe_rate) return;  // there is nothing to measure along steps that diverge
   find_steps();
   report_.end = point_at(state_at(inner_.steps).w);
   unrolled_ = implicit_;
+  another_unrolled_ = another_implicit_;
   for (const EstimatorRow& row : estimator_rows()) diagnose_method(row);
 }
 
 // T whose unsolvedness costs a share of the accuracy, by nearly exact inverses along the loop.
 void Diagnoser::find_steps() {
   say("how many inner steps");
-  const int64_t budget = oracle_calls(oracle_.counts()) + loop_share * options_.calls_per_method;
-  Tensor solution;
-  const auto error_at = [&](int64_t t) {
+  const int64_t budget = calls() + loop_share * options_.calls_per_method;
+  const double target = inner_share * options_.accuracy;
+  Tensor solution, another_solution;
+  const auto error_of = [&](Oracle& oracle, int64_t t, const Tensor& reference, Tensor& warm) {
     EstimatorSettings settings;
     settings.terms = 10000;
     settings.relative_tolerance =
         std::max(5e-3 * options_.accuracy, start_.scalar_type() == at::kDouble ? 1e-12 : 1e-6);
     Trajectory here = standing_at(state_at(t));
     HypergradientRequest request{.x = x_, .inner = here};
-    request.warm_start = solution;
-    const Hypergradient h = make_estimator("cg", settings)->estimate(oracle_, request);
-    if (h.solution.defined()) solution = h.solution;
-    return relative_error(h.value, implicit_);
+    request.warm_start = warm;
+    const Hypergradient h = make_estimator("cg", settings)->estimate(oracle, request);
+    if (&oracle == &oracle_ && !warm.defined()) inverse_counts_ = h.counts;
+    if (h.solution.defined()) warm = h.solution;
+    return relative_error(h.value, reference);
+  };
+  const auto error_at = [&](int64_t t) {
+    const double error = error_of(oracle_, t, implicit_, solution);
+    if (!(error <= target) || !another_implicit_.defined()) return error;
+    return std::fmax(error, error_of(*another_oracle_, t, another_implicit_, another_solution));
   };
   if (options_.given.steps) {
     report_.inner_error = error_at(inner_.steps);
     report_.inner_basis = Basis::measured;
     return;
   }
-  const LeastTerms found =
-      least_terms(error_at, {.target = inner_share * options_.accuracy, .contraction = report_.contraction},
-                  [&](int64_t) { return oracle_calls(oracle_.counts()) < budget; });
+  const LeastTerms found = least_terms(
+      error_at, {.target = target, .contraction = report_.contraction, .patient_until = expected_steps()},
+      [&](int64_t) { return calls() < budget; });
   inner_.steps = found.terms;
   report_.inner_error = found.error;
   report_.inner_basis = found.extrapolated ? Basis::extrapolated : Basis::measured;
@@ -116,6 +154,7 @@ void Diagnoser::diagnose_iterate() {
   set_rates(s.smallest, std::max(s.largest, report_.start.spectrum.largest));
   report_.inner_error = none;
   choose_curvature(w);
+  ask_another(w);
   find_iterate_reference(w);
   find_unrolled_reference();
   for (const EstimatorRow& row : estimator_rows()) diagnose_method(row);
@@ -176,6 +215,7 @@ void Diagnoser::find_iterate_reference(const Tensor& w) {
   }
   report_.reference = ReferenceKind::iterate;
   implicit_ = h.value;
+  another_implicit_ = another_implicit(w, inverted_);
 }
 
 void Diagnoser::find_unrolled_reference() {
@@ -183,7 +223,9 @@ void Diagnoser::find_unrolled_reference() {
   const bool affordable = 3 * steps <= loop_share * options_.calls_per_method;
   if (!affordable || steps * state_bytes() > state_limit) return;
   say("back-propagation through all steps");
-  unrolled_ = run_from_start(*make_estimator("reverse", options_.settings), steps).value;
+  const auto reverse = make_estimator("reverse", options_.settings);
+  unrolled_ = run_from_start(oracle_, *reverse, steps).value;
+  another_unrolled_ = run_from_start(*another_oracle_, *reverse, steps).value;
 }
 
 // A learned start or rate: the derivative of the steps taken is the exact one.
@@ -191,6 +233,7 @@ void Diagnoser::diagnose_steps() {
   report_.reference_why = "start or rate are part of x: what counts is the derivative of the steps taken";
   const Spectrum& s = report_.start.spectrum;
   set_rates(s.smallest, s.largest);
+  ask_another(start_);
   find_unrolled_reference();
   if (unrolled_.defined()) report_.reference = ReferenceKind::unrolled;
   report_.inner_error = none;

@@ -19,38 +19,62 @@ bool is_reverse(const std::string& name) {
                           "general-forward", "forward"});
 }
 
+int64_t binomial_slots(int64_t steps) {
+  return 1 + static_cast<int64_t>(std::log2(static_cast<double>(steps + 1)));
+}
+
 double relative_error(const Tensor& value, const Tensor& reference) {
   if (!value.defined() || !reference.defined()) return none;
   const double scale = length(reference), error = length(value - reference);
   return scale > 0 ? error / scale : error;
 }
 
-Hypergradient Diagnoser::run_from_start(const HypergradientEstimator& estimator, int64_t steps) {
+Hypergradient Diagnoser::run_from_start(Oracle& oracle, const HypergradientEstimator& estimator,
+                                        int64_t steps) {
   InnerOptions options = inner_;
   options.steps = steps;
-  return hypergradient_at(oracle_, x_, start_, options, estimator).hypergradient;
+  return hypergradient_at(oracle, x_, start_, options, estimator).hypergradient;
+}
+
+Hypergradient Diagnoser::estimate(Oracle& oracle, const EstimatorRow& row, int64_t terms, int64_t steps) {
+  EstimatorSettings settings = options_.settings;
+  settings.terms = settings.truncate = terms;
+  settings.byte_budget = std::max<int64_t>(state_bytes() * binomial_slots(steps), 1);
+  const auto estimator = make_estimator(row.name, settings);
+  if (row.name == "truncated") {
+    return estimator->estimate(oracle, {.x = x_, .inner = kept_trajectory(steps)});
+  }
+  if (report_.reference != ReferenceKind::unrolled && estimator->keeps(steps, state_bytes()).empty()) {
+    Trajectory here = standing_at(state_at(steps));
+    return estimator->estimate(oracle, {.x = x_, .inner = here});
+  }
+  return run_from_start(oracle, *estimator, steps);
 }
 
 Diagnoser::Trial Diagnoser::try_terms(const EstimatorRow& row, int64_t terms, int64_t steps) {
-  EstimatorSettings settings = options_.settings;
-  settings.terms = settings.truncate = terms;
-  settings.byte_budget = std::max<int64_t>(
-      state_bytes() * (1 + static_cast<int64_t>(std::log2(static_cast<double>(steps + 1)))), 1);
-  const auto estimator = make_estimator(row.name, settings);
   Trial trial;
   trial.terms = terms;
   trial.steps = steps;
-  if (row.name == "truncated") {
-    trial.hypergradient = estimator->estimate(oracle_, {.x = x_, .inner = kept_trajectory(steps)});
-  } else if (report_.reference != ReferenceKind::unrolled && estimator->keeps(steps, state_bytes()).empty()) {
-    Trajectory here = standing_at(state_at(steps));
-    trial.hypergradient = estimator->estimate(oracle_, {.x = x_, .inner = here});
-  } else {
-    trial.hypergradient = run_from_start(*estimator, steps);
-  }
+  trial.hypergradient = estimate(oracle_, row, terms, steps);
   trial.error = relative_error(trial.hypergradient.value, row.implicit ? implicit_ : unrolled_);
   if (!std::isfinite(trial.error)) trial.error = std::numeric_limits<double>::infinity();
   return trial;
+}
+
+// NaN where there is no second question or no exact answer to it.
+double Diagnoser::another_error(const EstimatorRow& row, int64_t terms, int64_t steps) {
+  const Tensor& reference = row.implicit ? another_implicit_ : another_unrolled_;
+  if (!reference.defined()) return none;
+  const double error = relative_error(estimate(*another_oracle_, row, terms, steps).value, reference);
+  return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
+}
+
+// The larger error of the two questions. The second is asked where the first is answered well enough: what
+// fails there fails.
+double Diagnoser::worse_error(const EstimatorRow& row, Trial& trial) {
+  if (!(trial.error <= options_.accuracy)) return trial.error;
+  trial.another_error = another_error(row, trial.terms, trial.steps);
+  return std::fmax(trial.error, trial.another_error);
 }
 
 Trajectory& Diagnoser::kept_trajectory(int64_t steps) {
@@ -88,18 +112,20 @@ double Diagnoser::seconds_of(const OracleCounts& c) const {
          static_cast<double>(c.hessian) * u.hessian + static_cast<double>(c.cross) * u.cross;
 }
 
-// Fills counts, seconds and bytes of `terms` and `steps` from what was measured at a trial.
+// Fills counts, seconds and bytes of `terms` from what was measured at a trial: a term more is a product
+// more.
 void Diagnoser::set_cost(const EstimatorRow& row, const Trial& trial, MethodDiagnosis& d) const {
+  const int64_t more = d.terms ? *d.terms - trial.terms : 0;
+  if (more != 0 && row.name == "truncated") return count_steps(row.name, *d.terms, d);
   d.counts = trial.hypergradient.counts;
+  d.counts.hessian += more;
+  d.counts.samples += more * named_.problem->inner_samples();
   d.bytes = trial.hypergradient.bytes_kept;
-  const int64_t more =
-      (d.terms ? *d.terms - trial.terms : 0) + (is_reverse(row.name) ? d.inner_steps - trial.steps : 0);
-  if (more != 0) {
-    d.counts.hessian += more;
-    if (!row.implicit) d.counts.cross += more;
-    if (is_one_of(row.name, {"truncated", "reverse", "general-backward"})) d.bytes += more * state_bytes();
-    if (row.name == "nystrom") d.bytes += more * static_cast<int64_t>(start_.nbytes());
-  }
+  if (row.name == "nystrom") d.bytes += more * static_cast<int64_t>(start_.nbytes());
+  add_inner_loop(d);
+}
+
+void Diagnoser::add_inner_loop(MethodDiagnosis& d) const {
   d.counts.inner_gradient += d.inner_steps;
   d.counts.samples += d.inner_steps * named_.problem->inner_samples();
   d.seconds = seconds_of(d.counts);

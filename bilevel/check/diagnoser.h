@@ -10,12 +10,14 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "bilevel/check/bounds.h"
 #include "bilevel/check/diagnose.h"
 #include "bilevel/check/least_terms.h"
+#include "bilevel/check/linear_outer.h"
 
 namespace bilevel::diagnosis {
 
@@ -36,6 +38,8 @@ bool has_terms(const std::string& name);
 bool is_series(const std::string& name);
 // The same numbers as reverse, kept or ordered in another way.
 bool is_reverse(const std::string& name);
+// States that reverse-binomial keeps here: as many as it takes to recompute each step a few times.
+int64_t binomial_slots(int64_t steps);
 
 class Diagnoser {
  public:
@@ -63,6 +67,8 @@ class Diagnoser {
   Trajectory standing_at(const InnerState& state) const;
   int64_t state_bytes() const;
   void set_rates(double smallest, double largest);
+  // By the contraction, which an error may need before it falls; 0 = not known.
+  int64_t expected_steps() const { return report_.contraction < 1 ? report_.steps_predicted : 0; }
 
   // The three kinds of problem.
   bool find_solution();
@@ -70,6 +76,11 @@ class Diagnoser {
   void diagnose_solution();
   void find_steps();
   void diagnose_iterate();
+  // A second question to the same inner problem at w, and its exact answer there: q - C H^-1 p with a random
+  // p. Where x moves p moves, and an estimator must not be right for the first one alone.
+  void ask_another(const Tensor& w);
+  Tensor another_implicit(const Tensor& w, const Spectrum& inverted);
+  int64_t calls() const;  // so far, of both questions
   bool has_gauss_newton(const Tensor& w);
   void choose_curvature(const Tensor& w);
   void find_iterate_reference(const Tensor& w);
@@ -80,29 +91,40 @@ class Diagnoser {
   struct Trial {
     Hypergradient hypergradient;
     double error = none;
+    double another_error = none;
     int64_t terms = 0, steps = 0;
   };
-  Hypergradient run_from_start(const HypergradientEstimator& estimator, int64_t steps);
+  Hypergradient run_from_start(Oracle& oracle, const HypergradientEstimator& estimator, int64_t steps);
+  Hypergradient estimate(Oracle& oracle, const EstimatorRow& row, int64_t terms, int64_t steps);
   Trial try_terms(const EstimatorRow& row, int64_t terms, int64_t steps);
+  double another_error(const EstimatorRow& row, int64_t terms, int64_t steps);
+  double worse_error(const EstimatorRow& row, Trial& trial);
   Trajectory& kept_trajectory(int64_t steps);
   double contraction_of(const std::string& name) const;
   double seconds_of(const OracleCounts& c) const;
   void set_cost(const EstimatorRow& row, const Trial& trial, MethodDiagnosis& d) const;
+  void add_inner_loop(MethodDiagnosis& d) const;
+  int64_t loop_steps() const;  // T of what goes through the steps
+  bool gives_what_reverse_does(const std::string& name) const;
+  void count_steps(const std::string& name, int64_t steps, MethodDiagnosis& d) const;
   bool worth_measuring(const EstimatorRow& row) const;
   void diagnose_method(const EstimatorRow& row);
   void judge(const EstimatorRow& row, MethodDiagnosis& d) const;
   void measure_once(const EstimatorRow& row, MethodDiagnosis& d);
   void measure_terms(const EstimatorRow& row, MethodDiagnosis& d);
+  void find_reverse_steps(const EstimatorRow& row);
   void measure_reverse(const EstimatorRow& row, MethodDiagnosis& d);
   void predict(const EstimatorRow& row, MethodDiagnosis& d);
   void predict_terms(const EstimatorRow& row, MethodDiagnosis& d);
   void find_bound_inputs();
 
   // The choice.
-  const MethodDiagnosis* cheapest() const;
+  MethodDiagnosis* cheapest();
   void recommend();
+  void take(const MethodDiagnosis* best);
   bool affordable(const MethodDiagnosis& d) const;
   void verify(const MethodDiagnosis& best);
+  std::string unsafe_sentence() const;
   std::string sentence(const MethodDiagnosis* best) const;
 
   const DiagnosedProblem& named_;
@@ -120,6 +142,10 @@ class Diagnoser {
   int64_t kept_steps_ = -1;
   std::optional<LeastTerms> reverse_;
   Trial reverse_trial_;
+  OracleCounts inverse_counts_;  // of a nearly exact inverse from nothing
+  std::unique_ptr<WithLinearOuter> another_;
+  std::unique_ptr<Oracle> another_oracle_;
+  Tensor another_implicit_, another_unrolled_;
   std::optional<BoundInputs> bound_inputs_;
   double scale_ = 0;
 };

@@ -76,9 +76,11 @@ InnerOptions plan_inner(InnerOptions options, const InnerGiven& given, double sm
                         double farthest) {
   if (!(largest > 0) || !std::isfinite(largest)) return options;
   if (!given.optimizer) options.optimizer = "gd";
-  if (!given.rate && options.optimizer != "adam") options.rate = rounded_down(1 / largest, 3);
-  if (!(smallest > 0) || options.optimizer == "adam") return options;
   farthest = std::max(farthest, largest);
+  if (!given.rate && options.optimizer != "adam") {
+    options.rate = rounded_down(std::min(1 / largest, 2 / farthest), 3);
+  }
+  if (!(smallest > 0) || options.optimizer == "adam") return options;
   if (!given.optimizer) {
     InnerOptions nesterov = options;
     nesterov.optimizer = "nesterov";

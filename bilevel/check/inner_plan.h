@@ -20,11 +20,11 @@ struct InnerGiven {
   bool optimizer = false, momentum = false, rate = false, steps = false;
 };
 // Rate 1/L, where a Neumann series at the same rate contracts along every direction and which stays safe
-// while x moves the curvature by up to a factor of two. Nesterov's momentum stands less, so that its rate is
-// one that `farthest`, the largest curvature that x may lead to, allows. Gradient descent where it is at most
-// twice as slow as Nesterov's momentum at its best for that rate, (1 - q) / (1 + q) with q = sqrt(rate mu).
-// Numbers have few digits, so that they can be typed. A rate that cannot be chosen (adam, no positive
-// curvature) stays what it was.
+// while x moves the curvature by up to a factor of two (2 / farthest where it may move it more). Nesterov's
+// momentum stands less, so that its rate is one that `farthest`, the largest curvature that x may lead to,
+// allows. Gradient descent where it is at most twice as slow as Nesterov's momentum at its best for that
+// rate, (1 - q) / (1 + q) with q = sqrt(rate mu). Numbers have few digits, so that they can be typed. A rate
+// that cannot be chosen (adam, no positive curvature) stays what it was.
 InnerOptions plan_inner(InnerOptions options, const InnerGiven& given, double smallest, double largest,
                         double farthest = 0);
 

@@ -23,7 +23,7 @@ LeastTerms least_terms(const std::function<double(int64_t)>& error_at, const Lea
   for (int stalled = 0;; k = std::min(2 * k, o.most)) {
     const double error = error_at(k);
     best.tried = k;
-    stalled = error < 0.99 * last ? 0 : stalled + 1;
+    stalled = error < 0.99 * last || k < o.patient_until ? 0 : stalled + 1;
     last = error;
     if (error < best.error) {
       best.error = error;

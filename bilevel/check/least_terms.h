@@ -20,7 +20,10 @@ struct LeastTermsOptions {
   int64_t most = 1 << 20;
   double target = 0;
   double contraction = 1;  // of a term in the end; 1 = not known: no extrapolation
-  double floor = 0;        // part of every error that no term takes away, as far as it is known
+  // Below so many terms an error that does not fall is no floor: momentum's first steps from a point that is
+  // half solved lower nothing.
+  int64_t patient_until = 0;
+  double floor = 0;  // part of every error that no term takes away, as far as it is known
 };
 // `affordable` is asked before every trial after the first.
 LeastTerms least_terms(const std::function<double(int64_t terms)>& error_at, const LeastTermsOptions& options,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "bilevel/core/batch.h"
@@ -34,14 +35,16 @@ Spectrum ends(Linearization& at_point, const std::string& curvature, const Tenso
 
 }  // namespace
 
-SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& options, double accuracy) {
+SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& options, double accuracy,
+                                const Tensor& at_w, const Tensor& at_x) {
   if (!(accuracy > 0 && accuracy < 1)) {
     throw std::invalid_argument(fmt::format("--accuracy {}: must be above 0 and below 1", accuracy));
   }
   const auto begin = std::chrono::steady_clock::now();
   const WithWeightDecay problem(supernet, options.weight_decay);
   Oracle oracle(problem);
-  const Tensor w = problem.initial_inner(options.seed), x = problem.initial_outer(options.seed);
+  const Tensor w = at_w.defined() ? at_w : problem.initial_inner(options.seed);
+  const Tensor x = at_x.defined() ? at_x : problem.initial_outer(options.seed);
   const BatchOptions size{.size = options.batch};
   const Batch train = BatchStream(options.seed, "diagnosis train", problem.inner_samples(), size).at(0);
   const Batch valid = BatchStream(options.seed, "diagnosis valid", problem.outer_samples(), size).at(0);
@@ -114,7 +117,7 @@ SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& op
       d.terms = k;
       break;
     }
-    if (d.terms == longest_series) d.error = 0;
+    if (d.terms == longest_series) d.error = std::numeric_limits<double>::quiet_NaN();  // of the yardstick
     d.sentence = fmt::format(
         "idarts with K = {} at series rate 1 / {:.3g}: {} a series of {} products on the first batch, where "
         "what comes through the weights is {:.2g} of the direct gradient; {}.",

@@ -21,7 +21,7 @@ struct SearchDiagnosis {
   Spectrum hessian;           // its ends after a few products: the true ones lie outside
   Spectrum inverted;          // of the curvature that the series is on
   double implicit_share = 0;  // |what comes through the weights| / |df/dalpha|, by the longest series
-  double error = 0;           // of the choice, against the longest series
+  double error = 0;           // of the choice, against the longest series; NaN where that is the choice
   int64_t longest = 0;        // K of that
   std::string sentence;
   OracleCounts counts;
@@ -30,6 +30,8 @@ struct SearchDiagnosis {
 
 // `accuracy` is against a series of 16 products: on networks there is nothing exact to measure against. The
 // problem is the supernet without weight decay, which is added here as a search adds it.
-SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& options, double accuracy = 0.1);
+// At the first weights, or at those of a run.
+SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& options, double accuracy = 0.1,
+                                const Tensor& at_w = {}, const Tensor& at_x = {});
 
 }  // namespace bilevel::nas

@@ -79,7 +79,10 @@ NamedProblem make_task_interaction(const ProblemOptions& o) {
   auto problem = std::make_unique<TaskInteraction>(
       sets, TaskInteractionOptions{.first_regularizer = 0.2, .first_coupling = 0.5}, o.tensors);
   const double rate = 1 / problem->smoothness_bound(problem->initial_outer(0));
-  return named(std::move(problem), 600, rate, true, false);
+  const double largest = problem->largest_curvature();
+  NamedProblem result = named(std::move(problem), 600, rate, true, false);
+  result.largest_curvature = largest;
+  return result;
 }
 
 // Steps and rates: enough to solve the convex problems to rounding with any data seed
@@ -187,6 +190,7 @@ NamedProblem make_problem(const std::string& name, const ProblemOptions& options
       result.name = name;
       if (options.weight_decay != 0) {
         result.problem = std::make_unique<WithWeightDecay>(std::move(result.problem), options.weight_decay);
+        if (result.largest_curvature > 0) result.largest_curvature += options.weight_decay;
       }
       return result;
     }

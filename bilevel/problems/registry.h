@@ -40,6 +40,8 @@ struct NamedProblem {
   bool convex = false;              // the inner problem has one solution
   bool constant_curvature = false;  // H and C do not depend on w
   CheckDefaults check = {};
+  // Of H at every w and every x that project_outer_ allows, for problems whose x adds much; 0 = not known.
+  double largest_curvature = 0;
   std::string digest = {};  // of examples that were read from files, where they are at hand
 };
 

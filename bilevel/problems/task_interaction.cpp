@@ -196,8 +196,14 @@ double TaskInteraction::smoothness_bound(const Tensor& x) const {
   return 0.5 * gram_ + 2 * regularizer(x).item<double>() + coupling_curvature(x);
 }
 
+double TaskInteraction::room() const {
+  return std::max(stable_part * 2 / rate_ - curvature_, 2 * least_regularizer * curvature_);
+}
+
+double TaskInteraction::largest_curvature() const { return 0.5 * gram_ + room(); }
+
 void TaskInteraction::project_outer_(Tensor& x) const {
-  const double room = std::max(stable_part * 2 / rate_ - curvature_, 2 * least_regularizer * curvature_);
+  const double room = this->room();
   const Tensor nu = x.slice(0, -1).clamp(inverse_softplus(0.5 * least_regularizer * curvature_),
                                          inverse_softplus(0.25 * room));  // at most half of the room
   if (options_.coupling == Coupling::none) {

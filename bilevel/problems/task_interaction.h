@@ -72,6 +72,8 @@ class TaskInteraction : public Problem {
   double rate() const { return rate_; }
   // A bound on the largest eigenvalue of H at this x and every w.
   double smoothness_bound(const Tensor& x) const;
+  // The same for every x that project_outer_ lets stand.
+  double largest_curvature() const;
 
   // Examples in blocks; weights are 0 where a block is only filled up.
   struct Blocks {
@@ -90,6 +92,7 @@ class TaskInteraction : public Problem {
   Tensor cross_entropy_gradient(const Blocks& blocks, const Tensor& probabilities) const;
   Tensor quadratic(const Tensor& x) const;  // the Hessian of coupling and regulariser between tasks
   double coupling_curvature(const Tensor& x) const;
+  double room() const;  // of coupling and regulariser beside the data's curvature
 
   TaskSets sets_;
   TaskInteractionOptions options_;

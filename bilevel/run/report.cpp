@@ -9,6 +9,7 @@
 
 #include "bilevel/run/html.h"
 #include "bilevel/run/report_style.h"
+#include "bilevel/run/shell_word.h"
 
 namespace bilevel {
 namespace {
@@ -73,7 +74,7 @@ std::string headlines_html(const JobReport& job) {
 std::string callouts(const RunData& run) {
   std::string out;
   const std::string resume = fmt::format("<p>It can go on: <code>bilevel {} --resume {}</code></p>",
-                                         escaped(run.facts.command), escaped(run.facts.folder));
+                                         escaped(run.facts.command), escaped(shell_word(run.facts.folder)));
   if (run.facts.status == RunStatus::failed) {
     out += fmt::format(
         "<div class=\"callout\" id=\"failure\" role=\"note\"><p><strong>It failed.</strong> {}</p></div>\n",
@@ -147,8 +148,8 @@ std::string configuration_html(const RunData& run) {
                          html::table(effective));
   }
   out += fmt::format(
-      "<p class=\"remark\">Again with these options: <code>bilevel {} --config {}/config.json</code></p>\n",
-      escaped(run.facts.command), escaped(run.facts.folder));
+      "<p class=\"remark\">Again with these options: <code>bilevel {} --config {}</code></p>\n",
+      escaped(run.facts.command), escaped(shell_word(run.facts.folder + "/config.json")));
   return out;
 }
 

@@ -76,6 +76,8 @@ TEST(InnerPlan, MomentumWhereItPaysAndNothingThatWasGivenIsChanged) {
   EXPECT_DOUBLE_EQ(moving.rate, 0.133);
   EXPECT_LT(step_contraction(moving, 0.002, 10), 1);
   EXPECT_EQ(plan_inner({.rate = 0.2}, {.rate = true}, 0.002, 5, 10).optimizer, "gd");
+  // And where it may grow fourfold even plain steps at 1 / L would not stay safe.
+  EXPECT_DOUBLE_EQ(plan_inner({.optimizer = "gd"}, {.optimizer = true}, 0.002, 5, 20).rate, 0.1);
   const InnerOptions given =
       plan_inner({.optimizer = "gd", .rate = 0.07}, {.optimizer = true, .rate = true}, 0.002, 5);
   EXPECT_EQ(given.optimizer, "gd");
@@ -123,6 +125,14 @@ TEST(LeastTerms, FindsTheLeastAndSaysWhatItDidNotTry) {
 
   trials = 0;
   const auto floor = [&](int64_t k) { return std::max(falling(k), 0.1); };
+  // Nothing falls before the seventieth step: no floor where so many are expected.
+  const auto late = [](int64_t k) { return k < 70 ? 0.5 : 1e-4; };
+  EXPECT_FALSE(least_terms(late, {.target = 1e-3}, always).reached);
+  found = least_terms(late, {.target = 1e-3, .patient_until = 60}, always);
+  EXPECT_TRUE(found.reached);
+  EXPECT_GE(found.terms, 70);
+  EXPECT_LE(found.terms, 75);
+
   found = least_terms(floor, {.target = 1e-3}, always);
   EXPECT_FALSE(found.reached);
   EXPECT_DOUBLE_EQ(found.error, 0.1);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <string>
 
+#include "bilevel/run/shell_word.h"
 #include "tests/cli/program.h"
 
 namespace bilevel::test {
@@ -124,6 +125,70 @@ TEST(Diagnose, AtARunsCheckpoint) {
   EXPECT_EQ(there.at("commands").size(), 1U);
   EXPECT_THAT(there.at("commands")[0].get<std::string>(), HasSubstr("solve --problem ridge --seed 3"));
   EXPECT_THAT(run_program("diagnose --at '" + (folder / "none") + "'").err, HasSubstr("none"));
+}
+
+// Two classes on a line, every seventh label wrong.
+std::string line_of_examples(int examples) {
+  std::string text;
+  for (int i = 0; i < examples; ++i) {
+    const int label = i % 2;
+    const double place = (label == 0 ? -1 : 1) + 0.1 * (i % 9) - 0.4;
+    text += std::to_string(place) + "," + std::to_string(0.3 * place + 0.05 * (i % 5)) + "," +
+            std::to_string(i % 7 == 3 ? 1 - label : label) + "\n";
+  }
+  return text;
+}
+
+// Of commands that make their problem from files, in a folder whose name a shell must be told about.
+TEST(Diagnose, AtARunOfCleanOrTune) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "train.csv") << line_of_examples(60);
+  std::ofstream(folder / "valid.csv") << line_of_examples(30);
+  const std::string files = " --train '" + folder / "train.csv" + "' --valid '" + folder / "valid.csv" + "'";
+  for (const std::string owner : {"clean", "tune"}) {
+    const std::string run = folder / ("that's " + owner);
+    run_json(owner + files + " --dtype double --iterations 5 --seed 4 --out " + shell_word(run));
+    const json there = run_json("diagnose --at " + shell_word(run));
+    EXPECT_EQ(there.at("outer_size"), owner == "clean" ? 60 : 2);
+    EXPECT_TRUE(there.at("recommendation").at("reaches")) << there.at("recommendation").at("sentence");
+    ASSERT_EQ(there.at("commands").size(), 1U);
+    const std::string again = there.at("commands")[0];
+    EXPECT_EQ(again.rfind("bilevel " + owner + " --config ", 0), 0U) << again;
+    const json second = run_json(again.substr(8) + " --iterations 2");
+    EXPECT_TRUE(second.contains("folder")) << again;
+    const Output page = run_program("report " + shell_word(run));
+    EXPECT_EQ(page.exit_code, 0) << page.err;
+    EXPECT_THAT(read_text(run + "/report.html"), HasSubstr("--config &#39;"));
+    EXPECT_THAT(run_program("diagnose --problem ridge --at " + shell_word(run)).err,
+                HasSubstr("--problem with --at"));
+  }
+}
+
+TEST(AutoMethod, AnUnsafeRateIsRefused) {
+  const Output refused = run_program("solve --problem ridge --method auto --inner-rate 100");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("rate of 100"), HasSubstr("largest safe one")));
+  const json report = run_json("diagnose --problem ridge --inner-rate 100");
+  EXPECT_TRUE(report.at("inner").at("unsafe_rate"));
+  EXPECT_TRUE(report.at("commands").empty());
+}
+
+// The first df/dw of `quadratic` lies along one eigenvector; what is chosen must do for others, too.
+TEST(AutoMethod, TheChoiceHoldsWhereTheRunEnds) {
+  const json summary = run_json("solve --problem quadratic --method auto --iterations 300");
+  EXPECT_LE(summary.at("auto").at("error_at_end").get<double>(), 0.01);
+  EXPECT_FALSE(summary.contains("warnings"));
+}
+
+// x adds curvature here, eight times that of the data.
+TEST(AutoMethod, RatesStaySafeWhereXLeadsAndAGrownErrorIsSaid) {
+  const Output output = run_program("solve --problem task-interaction --method auto --iterations 150 --json");
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const json summary = output.json();
+  EXPECT_EQ(summary.at("iterations"), 150);
+  EXPECT_GT(summary.at("auto").at("error_at_end").get<double>(), 0.01);
+  EXPECT_THAT(output.err, HasSubstr("warning: --method auto"));
+  EXPECT_THAT(summary.at("warnings")[0].get<std::string>(), HasSubstr("where the run ended"));
 }
 
 TEST(AutoMethod, NegativeCurvatureNamesTheWaysOut) {

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "bilevel/nas/synthetic_images.h"
 #include "tests/cli/background.h"
 #include "tests/cli/image_files.h"
@@ -226,6 +228,24 @@ TEST_F(SearchTest, BadInputIsNamedAndLeavesNothing) {
       EXPECT_FALSE(std::filesystem::exists(folder_ / "b"));
     }
   }
+}
+
+// At the weights that it left, not at the first ones.
+TEST_F(SearchTest, ACheckpointCanBeDiagnosed) {
+  const std::string run = folder_ / "run";
+  ASSERT_EQ(
+      run_program("search --quiet --method darts --inner-rate 0.2 --epochs 2" + small() + " --out " + run)
+          .exit_code,
+      0);
+  const Output output = run_program("diagnose --json --at " + run);
+  ASSERT_EQ(output.exit_code, 0) << output.err;
+  const json there = output.json();
+  EXPECT_THAT(there.at("sentence").get<std::string>(), HasSubstr(there.at("method").get<std::string>()));
+  const Output start = run_program("search --json --method auto --inner-rate 0.2 --epochs 1" + small() +
+                                   " --out " + folder_ / "auto");
+  ASSERT_EQ(start.exit_code, 0) << start.err;
+  const double first = start.json().at("auto").at("largest_eigenvalue");
+  EXPECT_GT(std::abs(there.at("largest_eigenvalue").get<double>() - first), 1e-6 * first);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "bilevel/core/weight_decay.h"
 #include "tests/messages.h"
 #include "tests/nas/small_supernet.h"
@@ -45,6 +47,7 @@ TEST(SearchDiagnosis, TheAccuracyDecides) {
   const SearchDiagnosis fine = diagnose_search(*small.named.problem, small.options, 1e-6);
   EXPECT_EQ(fine.method, "idarts");
   EXPECT_EQ(fine.terms, fine.longest);
+  EXPECT_TRUE(std::isnan(fine.error));  // it is the yardstick itself: no error is known
   EXPECT_GT(fine.implicit_share, 1e-6);
   int64_t last = fine.terms;
   for (const double accuracy : {0.01, 0.1, 0.5}) {

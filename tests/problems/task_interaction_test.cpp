@@ -226,6 +226,9 @@ TEST(TaskInteraction, ProjectionKeepsGradientDescentStable) {
   const double used = value(eigenvalues(dense_hessian(problem, problem.initial_inner(0), x))[-1]);
   EXPECT_LT(used, 0.95 * limit);
   EXPECT_GT(used, 0.7 * limit);  // no further than that
+  EXPECT_LE(used, problem.largest_curvature());
+  EXPECT_LE(problem.smoothness_bound(x), 1.0001 * problem.largest_curvature());  // at every w
+  EXPECT_GT(problem.smoothness_bound(x), 0.8 * problem.largest_curvature());
   // C keeps its proportions: the stronger pairs stay the stronger.
   const Tensor c = problem.interaction(x), old = problem.interaction(before);
   EXPECT_LT(relative_error(c / c[0][1], old / old[0][1]), 1e-9);
