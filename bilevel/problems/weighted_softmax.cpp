@@ -145,9 +145,8 @@ Tensor WeightedSoftmax::initial_outer(uint64_t /*seed*/) const {
 }
 
 std::map<std::string, double> WeightedSoftmax::metrics(const Tensor& w, const Tensor& x) const {
-  std::map<std::string, double> result{
-      {"train_accuracy", accuracy_percent(train_, layout_.matrix(w))},
-      {"valid_accuracy", accuracy_percent(valid_, layout_.matrix(w))}};
+  std::map<std::string, double> result{{"train_accuracy", accuracy_percent(train_, layout_.matrix(w))},
+                                       {"valid_accuracy", accuracy_percent(valid_, layout_.matrix(w))}};
   add_flag_scores(x, replaced_, wrong_, result);
   return result;
 }

@@ -147,9 +147,9 @@ std::string configuration_html(const RunData& run) {
     out += html::details(fmt::format("All {} options as they were in effect", effective.rows.size()),
                          html::table(effective));
   }
-  out += fmt::format(
-      "<p class=\"remark\">Again with these options: <code>bilevel {} --config {}</code></p>\n",
-      escaped(run.facts.command), escaped(shell_word(run.facts.folder + "/config.json")));
+  out +=
+      fmt::format("<p class=\"remark\">Again with these options: <code>bilevel {} --config {}</code></p>\n",
+                  escaped(run.facts.command), escaped(shell_word(run.facts.folder + "/config.json")));
   return out;
 }
 
