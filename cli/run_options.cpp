@@ -281,7 +281,7 @@ std::string data_digest(const std::vector<Tensor>& contents, const std::vector<i
   for (const Tensor& set : contents) {
     if (!set.defined()) continue;
     const Tensor here = set.to(at::kCPU).contiguous();
-    add(here.data_ptr(), static_cast<size_t>(here.numel()), here.element_size());
+    add(here.data_ptr(), static_cast<size_t>(here.numel()), static_cast<size_t>(here.element_size()));
   }
   add(sizes.data(), sizes.size(), sizeof(int64_t));
   return digest.hex();

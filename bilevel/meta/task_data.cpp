@@ -53,7 +53,7 @@ std::string digest_of(const ImageTaskSet& set) {
   };
   const Tensor images = set.images.images.contiguous();
   add_numbers(images.sizes().vec());
-  add(images.data_ptr(), images.numel(), images.element_size());
+  add(images.data_ptr(), images.numel(), static_cast<size_t>(images.element_size()));
   add_numbers(set.images.begin);
   for (const Part part : {Part::train, Part::valid, Part::test}) add_numbers(set.parts.of(part));
   return digest.hex();
