@@ -10,6 +10,7 @@
 #include "bilevel/run/json_value.h"
 #include "cli/diagnose_output.h"
 #include "cli/run_options.h"
+#include "cli/solve_run.h"
 
 namespace bilevel::cli {
 
@@ -82,11 +83,9 @@ void add_choice(const AutoFlags& flags, Json& summary) {
 }
 
 void measure_choice_at_end(const AutoFlags& flags, const Problem& problem, const AlgorithmSettings& settings,
-                           const SolveSummary& run, Json& summary) {
+                           const SolveSummary& run, const CommonOptions& common, Json& summary) {
   if (flags.choice.empty() || !summary.at("auto").value("against_exact", false)) return;
-  if (run.reason == StopReason::interrupted || run.reason == StopReason::not_finite ||
-      run.reason == StopReason::failed)
-    return;
+  if (!has_answer(run)) return;
   const AlgorithmState& end = run.state;
   Oracle oracle(problem);
   const NewtonLimits limits{.iterations = 100, .products = 32 * DiagnoseOptions{}.calls_per_method};
@@ -113,7 +112,7 @@ void measure_choice_at_end(const AutoFlags& flags, const Problem& problem, const
       "wished {:g}; it was chosen for where the run began: `bilevel diagnose --at` says what is needed there",
       settings.method, error, flags.accuracy);
   summary["warnings"].push_back(warning);
-  fmt::print(stderr, "warning: {}\n", warning);
+  if (says(common, LogLevel::warning)) fmt::print(stderr, "warning: {}\n", warning);
 }
 
 }  // namespace bilevel::cli

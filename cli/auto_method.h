@@ -36,6 +36,6 @@ void add_choice(const AutoFlags& flags, Json& summary);
 // measured it goes into the summary ("error_at_end" of "auto"), with a warning there and on stderr where it
 // is above the wished accuracy.
 void measure_choice_at_end(const AutoFlags& flags, const Problem& problem, const AlgorithmSettings& settings,
-                           const SolveSummary& run, Json& summary);
+                           const SolveSummary& run, const CommonOptions& common, Json& summary);
 
 }  // namespace bilevel::cli

@@ -249,7 +249,7 @@ CleanReport clean_in_folder(const Options& o, const CleaningSets& sets, const Cl
 void show_finished(const Options& o, const CleaningModel& model, const CleanOutput& output,
                    RunFolder& folder) {
   Json json = clean_json(output);
-  measure_choice_at_end(o.automatic, *model.problem, o.clean.settings, output.report.solve, json);
+  measure_choice_at_end(o.automatic, *model.problem, o.clean.settings, output.report.solve, o.common, json);
   if (o.common.json) {
     fmt::print("{}\n", json.dump());
   } else {

@@ -107,7 +107,7 @@ int run(CLI::App& command, Options& o) {
     Json json = {{"problem", problem.name}, {"folder", folder.path()}};
     json.update(solve_json(summary));
     add_choice(o.automatic, json);
-    measure_choice_at_end(o.automatic, *problem.problem, o.algorithm.settings, summary, json);
+    measure_choice_at_end(o.automatic, *problem.problem, o.algorithm.settings, summary, o.common, json);
     json["inner_rate"] = o.algorithm.settings.inner.rate;
     json["outer_rate"] = o.algorithm.settings.outer.rate;
     json["outer_loss"] = number(summary.records.back().outer_loss);

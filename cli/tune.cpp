@@ -358,7 +358,7 @@ void work(const CLI::App& command, Options& o, const RegularizerSearch& problem,
     return;
   }
   Json report = report_json(problem, o, tuned, folder.path());
-  measure_choice_at_end(o.automatic, problem, o.algorithm.settings, tuned.summary, report);
+  measure_choice_at_end(o.automatic, problem, o.algorithm.settings, tuned.summary, o.common, report);
   if (o.common.json) {
     fmt::print("{}\n", report.dump());
   } else {
