@@ -149,6 +149,10 @@ void give(CLI::App& command, const Stored& stored) {
       throw std::invalid_argument(
           fmt::format("option {} is unknown; `bilevel {} --help` shows all", name, command.get_name()));
     }
+    // A file that came from elsewhere must not choose which run is worked on.
+    if (name == "--resume" || name == "--config") {
+      throw std::invalid_argument(fmt::format("option {} is none of a file: type it", name));
+    }
     if (option->count() > 0 || values.empty()) continue;
     for (const std::string& value : values) option->add_result(value);
     option->run_callback();

@@ -93,10 +93,14 @@ TEST_F(RunsTest, AConfigThatCannotBeTakenIsNamedWithItsOption) {
   put(folder_ / "broken.json", "{\"iterations\": ");
   put(folder_ / "other.json", R"({"command": "clean", "options": {"--iterations": ["3"]}})");
   put(folder_ / "value.json", R"({"iterations": "many"})");
-  const std::pair<const char*, const char*> cases[] = {
-      {"typo.json", "--iteratoins"},    {"typo.toml", "--iteratoins"},
-      {"broken.json", "expected JSON"}, {"other.json", "belongs to `bilevel clean`"},
-      {"value.json", "many"},           {"nowhere.json", "no such file"}};
+  put(folder_ / "resume.toml", "resume = \"" + folder_ / "somebody" + "\"\n");
+  const std::pair<const char*, const char*> cases[] = {{"typo.json", "--iteratoins"},
+                                                       {"typo.toml", "--iteratoins"},
+                                                       {"broken.json", "expected JSON"},
+                                                       {"other.json", "belongs to `bilevel clean`"},
+                                                       {"value.json", "many"},
+                                                       {"nowhere.json", "no such file"},
+                                                       {"resume.toml", "--resume is none of a file"}};
   for (const auto& [name, expected] : cases) {
     const Output output =
         refused("solve --problem ridge --config " + folder_ / name + " --out " + folder_ / "out", 2);
