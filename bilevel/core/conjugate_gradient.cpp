@@ -14,7 +14,7 @@
 namespace bilevel {
 namespace {
 
-constexpr std::string_view solver = "conjugate_gradient";
+constexpr std::string_view cg_name = "conjugate_gradient";
 
 // What d'Ad / d'd says about A, relative to the largest one met so far. Within rounding of zero its sign
 // means nothing, but a positive semi-definite A with d'Ad = 0 has Ad = 0: where Ad is not small, A must be
@@ -38,9 +38,9 @@ void KrylovSolveOptions::validate(std::string_view name) const {
 
 LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right_hand_side,
                                 const KrylovSolveOptions& options) {
-  options.validate(solver);
-  const Tensor b = detail::checked_right_hand_side(solver, right_hand_side);
-  const Tensor start = detail::checked_warm_start(solver, options.warm_start, b);
+  options.validate(cg_name);
+  const Tensor b = detail::checked_right_hand_side(cg_name, right_hand_side);
+  const Tensor start = detail::checked_warm_start(cg_name, options.warm_start, b);
   const double epsilon = detail::epsilon_of(b);
   const double b_norm = detail::norm_of(b);
   LinearResult result;
@@ -49,7 +49,7 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right
 
   const auto product = [&](const Tensor& v) {
     ++result.products;
-    const Tensor av = detail::checked_product(solver, matrix(v), v);
+    const Tensor av = detail::checked_product(cg_name, matrix(v), v);
     return options.damping == 0 ? av : at::add(av, v, options.damping);
   };
 

@@ -16,7 +16,7 @@
 namespace bilevel {
 namespace {
 
-constexpr std::string_view solver = "direct_solve";
+constexpr std::string_view direct_name = "direct_solve";
 
 // Whether some pivot is nothing but rounding beside the largest.
 bool nearly_singular(const Tensor& pivots, double rounding) {
@@ -64,20 +64,20 @@ Tensor factorise_and_solve(const Tensor& a, const Tensor& b, double rounding, St
 }  // namespace
 
 void DirectOptions::validate() const {
-  detail::require_at_least(solver, "limit", limit, 1);
-  detail::require_nonnegative(solver, "damping", damping);
+  detail::require_at_least(direct_name, "limit", limit, 1);
+  detail::require_nonnegative(direct_name, "damping", damping);
 }
 
 LinearResult direct_solve(const MatrixProduct& matrix, const Tensor& right_hand_side,
                           const DirectOptions& options) {
   options.validate();
-  const Tensor b = detail::checked_right_hand_side(solver, right_hand_side);
+  const Tensor b = detail::checked_right_hand_side(direct_name, right_hand_side);
   const int64_t size = b.numel();
   if (size > options.limit) {
     throw std::invalid_argument(
         fmt::format("{}: {} unknowns exceed limit = {}; use conjugate_gradient, or raise the limit (the "
                     "matrix takes {:.1f} GB)",
-                    solver, size, options.limit,
+                    direct_name, size, options.limit,
                     static_cast<double>(size) * static_cast<double>(size) *
                         static_cast<double>(b.element_size()) * 1e-9));
   }

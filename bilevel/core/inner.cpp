@@ -185,7 +185,7 @@ class Adam : public InnerOptimizer {
   double beta1_, beta2_, epsilon_;
 };
 
-void require(bool holds, std::string_view option, double value, std::string_view bound) {
+void require_inner(bool holds, std::string_view option, double value, std::string_view bound) {
   if (!holds) throw std::invalid_argument(fmt::format("{} = {}: must be {}", option, value, bound));
 }
 
@@ -209,13 +209,13 @@ void InnerOptions::validate() const {
     throw std::invalid_argument(
         fmt::format("inner optimizer '{}' is unknown: choose one of {}", optimizer, fmt::join(names, ", ")));
   }
-  require(steps >= 0, "inner_steps", static_cast<double>(steps), "at least 0");
-  require(rate > 0 && std::isfinite(rate), "inner_rate", rate, "positive and finite");
-  require(momentum >= 0 && momentum < 1, "inner momentum", momentum, "in [0, 1)");
-  require(beta1 >= 0 && beta1 < 1, "inner beta1", beta1, "in [0, 1)");
-  require(beta2 >= 0 && beta2 < 1, "inner beta2", beta2, "in [0, 1)");
-  require(epsilon > 0 && std::isfinite(epsilon), "inner epsilon", epsilon, "positive and finite");
-  require(clip_norm >= 0 && std::isfinite(clip_norm), "inner clip_norm", clip_norm,
+  require_inner(steps >= 0, "inner_steps", static_cast<double>(steps), "at least 0");
+  require_inner(rate > 0 && std::isfinite(rate), "inner_rate", rate, "positive and finite");
+  require_inner(momentum >= 0 && momentum < 1, "inner momentum", momentum, "in [0, 1)");
+  require_inner(beta1 >= 0 && beta1 < 1, "inner beta1", beta1, "in [0, 1)");
+  require_inner(beta2 >= 0 && beta2 < 1, "inner beta2", beta2, "in [0, 1)");
+  require_inner(epsilon > 0 && std::isfinite(epsilon), "inner epsilon", epsilon, "positive and finite");
+  require_inner(clip_norm >= 0 && std::isfinite(clip_norm), "inner clip_norm", clip_norm,
           "finite and at least 0; 0 is no clipping");
   schedule.validate();
 }

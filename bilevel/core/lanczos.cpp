@@ -19,7 +19,7 @@
 namespace bilevel::detail {
 namespace {
 
-constexpr std::string_view solver = "extreme_eigenvalues";
+constexpr std::string_view lanczos_name = "extreme_eigenvalues";
 
 // The Ritz pairs of the basis so far, on the CPU.
 struct Ritz {
@@ -71,7 +71,7 @@ Spectrum lanczos(const MatrixProduct& matrix, int64_t size, const at::TensorOpti
     ++used;
     const Tensor v = basis.select(0, used - 1);
     const Tensor rows = basis.narrow(0, 0, used);
-    const Tensor av = checked_product(solver, matrix(v), v);
+    const Tensor av = checked_product(lanczos_name, matrix(v), v);
     ++spectrum.products;
     const Tensor first = at::mv(rows, av);
     next = at::addmv(av, rows.t(), first, 1, -1);

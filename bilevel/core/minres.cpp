@@ -13,14 +13,14 @@
 
 namespace bilevel {
 namespace {
-constexpr std::string_view solver = "minres";
+constexpr std::string_view minres_name = "minres";
 }  // namespace
 
 LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side,
                     const KrylovSolveOptions& options) {
-  options.validate(solver);
-  const Tensor b = detail::checked_right_hand_side(solver, right_hand_side);
-  const Tensor start = detail::checked_warm_start(solver, options.warm_start, b);
+  options.validate(minres_name);
+  const Tensor b = detail::checked_right_hand_side(minres_name, right_hand_side);
+  const Tensor start = detail::checked_warm_start(minres_name, options.warm_start, b);
   const double epsilon = detail::epsilon_of(b);
   const double b_norm = detail::norm_of(b);
   LinearResult result;
@@ -29,7 +29,7 @@ LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side,
 
   const auto product = [&](const Tensor& v) {
     ++result.products;
-    return detail::checked_product(solver, matrix(v), v);
+    return detail::checked_product(minres_name, matrix(v), v);
   };
 
   Tensor x = start.defined() ? start.clone() : at::zeros_like(b);

@@ -16,17 +16,17 @@
 namespace bilevel {
 namespace {
 
-void require(bool holds, std::string_view option, double value, std::string_view bound) {
+void require_outer(bool holds, std::string_view option, double value, std::string_view bound) {
   if (!holds) throw std::invalid_argument(fmt::format("outer: {} = {} must be {}", option, value, bound));
 }
 void require_positive(std::string_view option, double value) {
-  require(value > 0 && std::isfinite(value), option, value, "a finite number above 0");
+  require_outer(value > 0 && std::isfinite(value), option, value, "a finite number above 0");
 }
 void require_not_negative(std::string_view option, double value) {
-  require(value >= 0 && std::isfinite(value), option, value, "a finite number of at least 0");
+  require_outer(value >= 0 && std::isfinite(value), option, value, "a finite number of at least 0");
 }
 void require_fraction(std::string_view option, double value) {
-  require(value >= 0 && value < 1, option, value, "in [0, 1)");
+  require_outer(value >= 0 && value < 1, option, value, "in [0, 1)");
 }
 
 std::string describe(const Tensor& tensor) {

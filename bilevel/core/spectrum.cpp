@@ -23,7 +23,7 @@
 namespace bilevel {
 namespace {
 
-constexpr std::string_view solver = "extreme_eigenvalues";
+constexpr std::string_view spectrum_name = "extreme_eigenvalues";
 const double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 Spectrum dense(const MatrixProduct& matrix, int64_t size, const at::TensorOptions& options) {
@@ -74,7 +74,7 @@ class ShiftedProduct {
     const Tensor argument = v.to(options_);
     Tensor av;
     try {
-      av = detail::checked_product(solver, matrix_(argument), argument);
+      av = detail::checked_product(spectrum_name, matrix_(argument), argument);
     } catch (...) {
       thrown = std::current_exception();
       throw Stop{};
@@ -180,11 +180,11 @@ Spectrum iterative(const MatrixProduct& matrix, int64_t size, const at::TensorOp
 }  // namespace
 
 void SpectrumOptions::validate() const {
-  detail::require_at_least(solver, "dense_below", dense_below, 0);
-  detail::require_at_least(solver, "max_products", max_products, 1);
+  detail::require_at_least(spectrum_name, "dense_below", dense_below, 0);
+  detail::require_at_least(spectrum_name, "max_products", max_products, 1);
   if (!(relative_tolerance >= 0 && relative_tolerance < 1)) {
     throw std::invalid_argument(
-        fmt::format("{}: relative_tolerance = {} must be in [0, 1)", solver, relative_tolerance));
+        fmt::format("{}: relative_tolerance = {} must be in [0, 1)", spectrum_name, relative_tolerance));
   }
 }
 
@@ -214,9 +214,9 @@ bool spectra_available() {
 Spectrum extreme_eigenvalues(const MatrixProduct& matrix, int64_t size, const at::TensorOptions& options,
                              const SpectrumOptions& spectrum_options) {
   spectrum_options.validate();
-  detail::require_at_least(solver, "size", size, 1);
+  detail::require_at_least(spectrum_name, "size", size, 1);
   const at::ScalarType type = at::typeMetaToScalarType(options.dtype());
-  detail::require_float_or_double(solver, "options", type);
+  detail::require_float_or_double(spectrum_name, "options", type);
   const at::TensorOptions plain = options.requires_grad(c10::nullopt);
   const bool small = size < spectrum_options.dense_below && size <= spectrum_options.max_products;
   Spectrum spectrum = small ? dense(matrix, size, plain) : iterative(matrix, size, plain, spectrum_options);

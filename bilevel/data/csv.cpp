@@ -17,7 +17,7 @@
 namespace bilevel {
 namespace {
 
-constexpr double largest_label = 9007199254740992.0;  // 2^53: whole numbers are exact up to here
+constexpr double largest_csv_label = 9007199254740992.0;  // 2^53: whole numbers are exact up to here
 
 class CsvReader {
  public:
@@ -153,7 +153,7 @@ class CsvReader {
       }
       if (i == label_ || i == group_) {
         const bool label = i == label_;
-        if (value != std::floor(value) || std::abs(value) > largest_label) {
+        if (value != std::floor(value) || std::abs(value) > largest_csv_label) {
           fail(fmt::format("a whole number as {} in column {}", label ? "label" : "group", i),
                printable(fields_[i]),
                label ? "number the classes, or choose another label column"

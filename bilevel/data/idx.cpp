@@ -20,7 +20,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "idx files are read by swapping bytes");
 
 constexpr int64_t largest_content = int64_t{1} << 36;
-constexpr int most_dimensions = 8;
+constexpr int most_idx_dimensions = 8;
 
 at::ScalarType type_of(const std::string& path, unsigned char code) {
   switch (code) {
@@ -58,8 +58,8 @@ Tensor read_idx(const std::string& path) {
   }
   const at::ScalarType type = type_of(path, static_cast<unsigned char>(magic[2]));
   const int dimensions = static_cast<unsigned char>(magic[3]);
-  if (dimensions < 1 || dimensions > most_dimensions) {
-    byte_error(path, 3, fmt::format("1 to {} dimensions", most_dimensions), fmt::format("{}", dimensions),
+  if (dimensions < 1 || dimensions > most_idx_dimensions) {
+    byte_error(path, 3, fmt::format("1 to {} dimensions", most_idx_dimensions), fmt::format("{}", dimensions),
                "is it an IDX file?");
   }
   const std::string header = read_promised(*source, 4 * dimensions, "the dimensions");

@@ -7,7 +7,7 @@
 namespace bilevel {
 namespace {
 
-constexpr size_t block_bytes = 64;
+constexpr size_t md5_block_bytes = 64;
 
 // RFC 1321 defines them so: 2^32 times the absolute sine of 1 .. 64 radians.
 const std::array<uint32_t, 64>& sines() {
@@ -52,15 +52,15 @@ Md5Digest md5(std::string_view bytes) {
   std::array<uint32_t, 4> state{0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476};
   const auto* data = reinterpret_cast<const unsigned char*>(bytes.data());
   size_t rest = bytes.size();
-  for (; rest >= block_bytes; rest -= block_bytes, data += block_bytes) mix(state, data);
+  for (; rest >= md5_block_bytes; rest -= md5_block_bytes, data += md5_block_bytes) mix(state, data);
   // What is left, a one bit, zeros, and the length in bits.
-  std::array<unsigned char, 2 * block_bytes> tail{};
+  std::array<unsigned char, 2 * md5_block_bytes> tail{};
   if (rest > 0) std::memcpy(tail.data(), data, rest);
   tail[rest] = 0x80;
-  const size_t length = rest + 9 <= block_bytes ? block_bytes : 2 * block_bytes;
+  const size_t length = rest + 9 <= md5_block_bytes ? md5_block_bytes : 2 * md5_block_bytes;
   const uint64_t bits = 8 * static_cast<uint64_t>(bytes.size());
   for (size_t i = 0; i < 8; ++i) tail[length - 8 + i] = static_cast<unsigned char>(bits >> (8 * i));
-  for (size_t at = 0; at < length; at += block_bytes) mix(state, tail.data() + at);
+  for (size_t at = 0; at < length; at += md5_block_bytes) mix(state, tail.data() + at);
   Md5Digest digest{};
   for (size_t i = 0; i < 16; ++i) digest[i] = static_cast<unsigned char>(state[i / 4] >> (8 * (i % 4)));
   return digest;

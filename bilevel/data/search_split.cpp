@@ -106,7 +106,7 @@ std::vector<Positions> by_class(const Tensor& labels, int64_t classes, const Ten
   return pools;
 }
 
-void shuffle(Positions& list, Random& random) {
+void shuffle_positions(Positions& list, Random& random) {
   for (size_t i = list.size(); i > 1; --i) {
     std::swap(list[i - 1], list[static_cast<size_t>(random.below(static_cast<int64_t>(i)))]);
   }
@@ -133,10 +133,10 @@ SearchSplit smaller(const Tensor& labels, int64_t classes, const SearchSplit& sp
   const auto take = [&](std::vector<Positions>& pools) {
     Positions list;
     for (size_t k = 0; k < pools.size(); ++k) {
-      shuffle(pools[k], random);
+      shuffle_positions(pools[k], random);
       list.insert(list.end(), pools[k].begin(), pools[k].begin() + shares[k]);
     }
-    shuffle(list, random);
+    shuffle_positions(list, random);
     return as_tensor(list);
   };
   SearchSplit result;

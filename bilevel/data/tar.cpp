@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t block_bytes = 512;
 constexpr int64_t largest_extended = int64_t{1} << 20;  // of a long name or a pax header
-constexpr std::string_view damaged = "the archive is cut short or damaged: copy or download it again";
+constexpr std::string_view damaged_tar = "the archive is cut short or damaged_tar: copy or download it again";
 
 using Block = std::array<char, block_bytes>;
 
@@ -96,7 +96,7 @@ bool TarReader::next(TarEntry& entry) {
   for (;;) {
     const int64_t offset = source_.offset();
     const auto fail = [&](std::string_view expected, std::string_view found) {
-      byte_error(source_.path(), offset, expected, found, damaged);
+      byte_error(source_.path(), offset, expected, found, damaged_tar);
     };
     Block block{};
     const size_t got = source_.read(block.data(), block.size());
@@ -145,7 +145,7 @@ size_t TarReader::read(char* to, size_t count) {
   const size_t got = source_.read(to, wanted);
   if (got < wanted) {
     byte_error(source_.path(), offset, fmt::format("{} more bytes of an entry", left_),
-               fmt::format("{} bytes", got), damaged);
+               fmt::format("{} bytes", got), damaged_tar);
   }
   left_ -= static_cast<int64_t>(got);
   return got;
@@ -170,7 +170,7 @@ void TarReader::skip(int64_t count) {
     left -= static_cast<int64_t>(got);
     if (got < step) {
       byte_error(source_.path(), offset, fmt::format("{} more bytes of an entry", count),
-                 fmt::format("{} bytes", count - left), damaged);
+                 fmt::format("{} bytes", count - left), damaged_tar);
     }
   }
 }
@@ -179,7 +179,7 @@ std::string TarReader::extended(int64_t size) {
   if (size > largest_extended) {
     byte_error(source_.path(), source_.offset(),
                fmt::format("a long name or pax header of at most {} bytes", largest_extended),
-               fmt::format("{}", size), damaged);
+               fmt::format("{}", size), damaged_tar);
   }
   std::string data = read_promised(source_, size, "a long name or pax header");
   skip((block_bytes - size % block_bytes) % block_bytes);

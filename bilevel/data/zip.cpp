@@ -26,7 +26,7 @@ struct ZipArchive::Handle {
 
 namespace {
 
-constexpr int64_t deflate_ratio = 1032;  // deflate cannot expand a byte to more
+constexpr int64_t zip_ratio = 1032;  // deflate cannot expand a byte to more
 constexpr std::string_view damaged = "the archive is damaged: copy or download it again";
 
 // Names come from the file: what is not plain text must not reach a terminal.
@@ -102,7 +102,7 @@ ZipMember checked_member(const std::string& path, int64_t file_size, const zip_s
   }
   const auto stored = static_cast<int64_t>(entry.comp_size);
   const auto size = static_cast<int64_t>(entry.size);
-  const bool possible = entry.comp_method == ZIP_CM_STORE ? size == stored : size <= deflate_ratio * stored;
+  const bool possible = entry.comp_method == ZIP_CM_STORE ? size == stored : size <= zip_ratio * stored;
   if (!possible) {
     fail(fmt::format("a size that its {} bytes can hold", stored), fmt::format("{} bytes", size), damaged);
   }

@@ -16,13 +16,13 @@ constexpr int64_t largest_features = 100000;
 
 at::TensorOptions doubles() { return at::TensorOptions().dtype(at::kDouble).device(at::kCPU); }
 
-void require(const char* name, int64_t value, int64_t least, int64_t most) {
+void require_between(const char* name, int64_t value, int64_t least, int64_t most) {
   if (value < least || value > most) {
     throw std::invalid_argument(fmt::format("blobs: {} = {}: must be {} to {}", name, value, least, most));
   }
 }
 
-void require(const char* name, double value) {
+void require_between(const char* name, double value) {
   if (!std::isfinite(value) || value < 0) {
     throw std::invalid_argument(fmt::format("blobs: {} = {}: must be finite and at least 0", name, value));
   }
@@ -31,14 +31,14 @@ void require(const char* name, double value) {
 }  // namespace
 
 void BlobsOptions::validate() const {
-  require("train_classes", train_classes, 2, largest_classes);
-  require("valid_classes", valid_classes, 2, largest_classes);
-  require("test_classes", test_classes, 2, largest_classes);
-  require("signal", signal, 1, largest_features / 2);
-  require("nuisance", nuisance, 0, largest_features / 2);
-  require("features", features, signal + nuisance, largest_features);
-  require("noise", noise);
-  require("disturbance", disturbance);
+  require_between("train_classes", train_classes, 2, largest_classes);
+  require_between("valid_classes", valid_classes, 2, largest_classes);
+  require_between("test_classes", test_classes, 2, largest_classes);
+  require_between("signal", signal, 1, largest_features / 2);
+  require_between("nuisance", nuisance, 0, largest_features / 2);
+  require_between("features", features, signal + nuisance, largest_features);
+  require_between("noise", noise);
+  require_between("disturbance", disturbance);
 }
 
 Blobs::Blobs(const TaskShape& shape, const BlobsOptions& options, uint64_t seed,

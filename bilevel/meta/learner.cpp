@@ -32,7 +32,7 @@ int64_t shared_layers(const std::string& learner, const Network& network) {
   return 0;
 }
 
-void require(bool holds, const char* option, double value, const char* bound) {
+void require_that(bool holds, const char* option, double value, const char* bound) {
   if (!holds) throw std::invalid_argument(fmt::format("{} = {}: must be {}", option, value, bound));
 }
 
@@ -49,15 +49,15 @@ void LearnerOptions::validate() const {
     throw std::invalid_argument(
         fmt::format("learner '{}' is unknown: choose from {}", name, fmt::join(learner_names(), ", ")));
   }
-  require(inner_steps >= 0, "inner_steps", static_cast<double>(inner_steps), "at least 0");
-  require(growth >= 0 && std::isfinite(growth), "growth", growth, "finite and at least 0");
-  require(inner_rate > 0 && std::isfinite(inner_rate), "inner_rate", inner_rate, "positive and finite");
-  require(terms >= 0, "terms", static_cast<double>(terms), "at least 0");
-  require(tolerance >= 0, "tolerance", tolerance, "at least 0");
-  require(truncate >= 0, "truncate", static_cast<double>(truncate), "at least 0 (0 = all steps)");
-  require(ridge >= 0 && std::isfinite(ridge), "ridge", ridge, "finite and at least 0");
-  require(proximal > 0 && std::isfinite(proximal), "proximal", proximal, "positive and finite");
-  require(centre_weight > 0 && std::isfinite(centre_weight), "centre_weight", centre_weight,
+  require_that(inner_steps >= 0, "inner_steps", static_cast<double>(inner_steps), "at least 0");
+  require_that(growth >= 0 && std::isfinite(growth), "growth", growth, "finite and at least 0");
+  require_that(inner_rate > 0 && std::isfinite(inner_rate), "inner_rate", inner_rate, "positive and finite");
+  require_that(terms >= 0, "terms", static_cast<double>(terms), "at least 0");
+  require_that(tolerance >= 0, "tolerance", tolerance, "at least 0");
+  require_that(truncate >= 0, "truncate", static_cast<double>(truncate), "at least 0 (0 = all steps)");
+  require_that(ridge >= 0 && std::isfinite(ridge), "ridge", ridge, "finite and at least 0");
+  require_that(proximal > 0 && std::isfinite(proximal), "proximal", proximal, "positive and finite");
+  require_that(centre_weight > 0 && std::isfinite(centre_weight), "centre_weight", centre_weight,
           "positive and finite");
   if (curvature != "hessian" && curvature != "gauss-newton") {
     throw std::invalid_argument(

@@ -11,7 +11,7 @@
 namespace bilevel::meta {
 namespace {
 
-void require(const char* name, double value, double least) {
+void require_at_least(const char* name, double value, double least) {
   if (!std::isfinite(value) || value < least) {
     throw std::invalid_argument(
         fmt::format("sinusoids: {} = {}: must be finite and at least {}", name, value, least));
@@ -21,10 +21,10 @@ void require(const char* name, double value, double least) {
 }  // namespace
 
 void SinusoidsOptions::validate() const {
-  require("smallest_amplitude", smallest_amplitude, 0);
-  require("largest_amplitude", largest_amplitude, smallest_amplitude);
-  require("largest_phase", largest_phase, 0);
-  require("noise", noise, 0);
+  require_at_least("smallest_amplitude", smallest_amplitude, 0);
+  require_at_least("largest_amplitude", largest_amplitude, smallest_amplitude);
+  require_at_least("largest_phase", largest_phase, 0);
+  require_at_least("noise", noise, 0);
   if (!std::isfinite(reach) || reach <= 0) {
     throw std::invalid_argument(fmt::format("sinusoids: reach = {}: must be finite and above 0", reach));
   }

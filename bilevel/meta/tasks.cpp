@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t largest_count = 10000;  // a task is held in memory many times over
 
-void require(const char* name, int64_t value, int64_t least) {
+void require_count(const char* name, int64_t value, int64_t least) {
   if (value < least || value > largest_count) {
     throw std::invalid_argument(fmt::format("{} = {}: must be {} to {}", name, value, least, largest_count));
   }
@@ -33,9 +33,9 @@ const char* part_name(Part part) {
 }
 
 void TaskShape::validate() const {
-  require("ways", ways, 2);
-  require("shots", shots, 1);
-  require("queries", queries, 1);
+  require_count("ways", ways, 2);
+  require_count("shots", shots, 1);
+  require_count("queries", queries, 1);
 }
 
 Random task_stream(uint64_t seed, Part part, int64_t number) {

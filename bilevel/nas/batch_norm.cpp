@@ -196,7 +196,7 @@ class NormGradient : public Function<NormGradient> {
   }
 };
 
-class Norm : public Function<Norm> {
+class BatchNorm : public Function<BatchNorm> {
  public:
   static Tensor forward(AutogradContext* ctx, const Tensor& input, const Tensor& scale, const Tensor& shift,
                         double epsilon) {
@@ -229,7 +229,7 @@ bool can_normalize_batch(const Tensor& x) {
 
 Tensor normalize_batch(const Tensor& x, const Tensor& scale, const Tensor& shift, double epsilon) {
   const auto options = x.options().requires_grad(false);
-  return Norm::apply(x, scale.defined() ? scale.contiguous() : at::ones({x.size(1)}, options),
+  return BatchNorm::apply(x, scale.defined() ? scale.contiguous() : at::ones({x.size(1)}, options),
                      shift.defined() ? shift.contiguous() : at::zeros({x.size(1)}, options), epsilon);
 }
 

@@ -13,7 +13,7 @@
 namespace bilevel::nas {
 namespace {
 
-constexpr int64_t darts_inputs = 2;
+constexpr int64_t kept_inputs = 2;
 
 using Row = std::vector<double>;
 
@@ -91,7 +91,7 @@ CellGenotype derive_pairs(const SearchSpace& space, const Tensor& mixture, const
   CellGenotype cell{name, {}};
   size_t first = 0;
   for (int64_t node = 0; node < space.nodes; ++node) {
-    const int64_t candidates = node + darts_inputs;
+    const int64_t candidates = node + kept_inputs;
     Row strengths;
     std::vector<std::string> best;
     for (int64_t from = 0; from < candidates; ++from) {
@@ -105,7 +105,7 @@ CellGenotype derive_pairs(const SearchSpace& space, const Tensor& mixture, const
     }
     const std::vector<int64_t> order = by_strength(strengths);
     GenotypeNode& derived = cell.nodes.emplace_back();
-    for (int64_t i = 0; i < darts_inputs; ++i) {
+    for (int64_t i = 0; i < kept_inputs; ++i) {
       const int64_t from = order[static_cast<size_t>(i)];
       derived.inputs.push_back({from, best[static_cast<size_t>(from)]});
     }

@@ -14,11 +14,11 @@
 namespace bilevel::nas {
 namespace {
 
-struct CellInputs {
+struct NetworkCellInputs {
   Feature before_last, last;
 };
 
-Feature cell(Pass& pass, const CellGenotype& genotype, const CellInputs& inputs, int64_t channels,
+Feature cell(Pass& pass, const CellGenotype& genotype, const NetworkCellInputs& inputs, int64_t channels,
              bool reduce) {
   const bool larger = inputs.before_last.height != inputs.last.height;
   const Convolution adapt{.outputs = channels, .kernel = 1};
@@ -50,12 +50,12 @@ Feature auxiliary_head(Pass& pass, const Feature& x, int64_t classes, bool image
   return pass.linear(global_pool(y), classes);
 }
 
-CellInputs cifar_stem(Pass& pass, const Feature& images, int64_t channels) {
+NetworkCellInputs cifar_stem(Pass& pass, const Feature& images, int64_t channels) {
   const Feature stem = pass.normalize(pass.convolve(images, {.outputs = 3 * channels}), true);
   return {stem, stem};
 }
 
-CellInputs imagenet_stem(Pass& pass, const Feature& images, int64_t channels) {
+NetworkCellInputs imagenet_stem(Pass& pass, const Feature& images, int64_t channels) {
   const Feature first = convolve_normalize_relu(pass, images, {.outputs = channels / 2, .stride = 2});
   const Feature second = pass.normalize(pass.convolve(first, {.outputs = channels, .stride = 2}), true);
   const Feature third = relu_convolve_normalize(pass, second, {.outputs = channels, .stride = 2}, true);
@@ -68,7 +68,7 @@ DartsOutput walk_network_darts(Pass& pass, const Genotype& genotype, const Netwo
                                const Feature& images) {
   const std::set<int64_t> reductions = reduction_cells(options.cells);
   pass.enter("stem");
-  CellInputs inputs = options.imagenet_stem ? imagenet_stem(pass, images, options.channels)
+  NetworkCellInputs inputs = options.imagenet_stem ? imagenet_stem(pass, images, options.channels)
                                             : cifar_stem(pass, images, options.channels);
   int64_t channels = options.channels;
   DartsOutput output;

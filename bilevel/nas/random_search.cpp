@@ -13,7 +13,7 @@
 namespace bilevel::nas {
 namespace {
 
-constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
+constexpr double not_measured = std::numeric_limits<double>::quiet_NaN();
 
 EpochRecord record_of(const RandomSearch& search, const Benchmark* benchmark, const Genotype& genotype) {
   EpochRecord r;
@@ -21,7 +21,7 @@ EpochRecord record_of(const RandomSearch& search, const Benchmark* benchmark, co
   r.operation_shares = operation_shares(search.space, genotype);
   r.operation_weights = r.operation_shares;
   r.skips = skip_count(genotype);
-  r.search_loss = r.direction_norm = r.eigenvalue = r.mixed_over_direct = nothing;
+  r.search_loss = r.direction_norm = r.eigenvalue = r.mixed_over_direct = not_measured;
   r.alpha = at::zeros({search.space.alpha_size()}, at::kDouble);
   r.rate = search.training.rate;
   if (benchmark == nullptr) return r;
@@ -79,7 +79,7 @@ SearchSummary random_search(const RandomSearch& search, const Benchmark* benchma
     }
     EpochRecord r = record_of(search, benchmark, genotype);
     r.epoch = i + 1;
-    r.valid_loss = nothing;
+    r.valid_loss = not_measured;
     r.valid_accuracy = trained.history.back().test_accuracy;  // its test set is the validation half
     r.seconds = state.seconds;
     if (callbacks.epoch) callbacks.epoch(r);

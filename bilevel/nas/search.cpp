@@ -46,7 +46,7 @@ std::vector<double> mean_weights(const SearchSpace& space, const Tensor& mixture
   return {mean.data_ptr<double>(), mean.data_ptr<double>() + mean.numel()};
 }
 
-class Clock {
+class Stopwatch {
  public:
   double lap() {
     const auto now = std::chrono::steady_clock::now();
@@ -255,14 +255,14 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
   Streams streams(options_.seed, problem_->inner_samples(), problem_->outer_samples(),
                   {.inner_batch = options_.batch, .outer_batch = options_.batch, .by_epochs = true});
   streams.seek(state.streams);
-  Clock clock;
+  Stopwatch clock;
   SearchSummary summary;
   CollapseSigns signs;
   for (const EpochRecord& r : state.history) {
     signs.eigenvalues.push_back(r.eigenvalue);
     signs.skips.push_back(r.skips);
   }
-  Clock since_save;
+  Stopwatch since_save;
   double unsaved_seconds = 0;
   const auto save = [&] {
     state.streams = streams.positions();

@@ -15,7 +15,7 @@
 namespace bilevel {
 namespace {
 
-constexpr int power_iterations = 30;
+constexpr int cleaning_power_iterations = 30;
 
 void check_finite(const LabelledExamples& examples, const char* set) {
   if (!examples.features.isfinite().all().item<bool>()) {
@@ -83,7 +83,7 @@ double HyperCleaning::smoothness_bound() const {
   Random random(named_seed(0, "power-iteration"));
   Tensor v = random.normal({features.size(1)}, tensors_);
   double largest = 0;
-  for (int i = 0; i < power_iterations; ++i) {
+  for (int i = 0; i < cleaning_power_iterations; ++i) {
     v = v / v.norm();
     v = features.t().mv(features.mv(v));
     largest = v.norm().item<double>();

@@ -8,7 +8,7 @@
 namespace bilevel::softmax {
 namespace {
 
-constexpr int64_t features_at_once = 2048;  // for a thread to be worth it
+constexpr int64_t table_features_at_once = 2048;  // for a thread to be worth it
 
 struct Strides {
   int64_t feature, class_;
@@ -24,7 +24,7 @@ bool is_table(const WeightLayout& layout) {
 template <class T>
 void copy_in(const T* flat, const WeightLayout& layout, int64_t stride, T* table) {
   const Strides strides = flat_strides(layout);
-  at::parallel_for(0, layout.features, features_at_once, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, layout.features, table_features_at_once, [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) {
       T* const to = table + j * stride;
       for (int64_t k = 0; k < layout.classes; ++k) to[k] = flat[j * strides.feature + k * strides.class_];
@@ -36,7 +36,7 @@ void copy_in(const T* flat, const WeightLayout& layout, int64_t stride, T* table
 template <class T>
 void copy_out(const T* table, const WeightLayout& layout, int64_t stride, T* flat) {
   const Strides strides = flat_strides(layout);
-  at::parallel_for(0, layout.features, features_at_once, [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, layout.features, table_features_at_once, [&](int64_t begin, int64_t end) {
     for (int64_t j = begin; j < end; ++j) {
       const T* const from = table + j * stride;
       for (int64_t k = 0; k < layout.classes; ++k) flat[j * strides.feature + k * strides.class_] = from[k];

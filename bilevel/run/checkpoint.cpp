@@ -31,7 +31,7 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "tensors are stored as they lie in memory");
 
 constexpr std::string_view magic = "bilevel\n";
-constexpr uint32_t format_version = 1;
+constexpr uint32_t archive_version = 1;
 constexpr int64_t preamble_bytes = 24;
 constexpr int64_t checksum_bytes = 64;
 // JSON takes many times its text in memory: what is long belongs into a tensor.
@@ -351,7 +351,7 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   }
   FileBeside file(path);
   file.write(magic);
-  file.write(little_endian(format_version) + little_endian(uint32_t{0}) +
+  file.write(little_endian(archive_version) + little_endian(uint32_t{0}) +
              little_endian(static_cast<uint64_t>(text.size())));
   file.write(text);
   for (const Tensor& tensor : stored) {
@@ -369,8 +369,8 @@ Checkpoint read_checkpoint(const std::string& path) {
   std::string start(magic.size(), '\0');
   reader.read(start.data(), static_cast<int64_t>(start.size()));
   if (start != magic) reader.refuse(0, "the first bytes of a checkpoint", "others");
-  if (const auto version = reader.integer<uint32_t>(); version != format_version) {
-    reader.refuse(8, fmt::format("version {} of the format", format_version), fmt::format("{}", version));
+  if (const auto version = reader.integer<uint32_t>(); version != archive_version) {
+    reader.refuse(8, fmt::format("version {} of the format", archive_version), fmt::format("{}", version));
   }
   if (const auto zero = reader.integer<uint32_t>(); zero != 0) {
     reader.refuse(12, "zero", fmt::format("{}", zero));
