@@ -1,13 +1,14 @@
 #include "bilevel/run/run_folder.h"
 
 #include <c10/util/Exception.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/data/folder.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/run/json_value.h"
 
@@ -75,19 +77,33 @@ bool began_a_run(const std::string& config) {
 }
 
 // What a killed process was about to rename, by write_file() and save_checkpoint().
+bool is_unfinished(const std::string& name) {
+  const size_t mark = name.rfind(".tmp-");
+  return mark != std::string::npos && name.find_first_not_of("0123456789-", mark + 5) == std::string::npos;
+}
+
 void remove_unfinished(const std::string& folder) {
-  // opendir, not std::filesystem: LibTorch 2's wheels export parts of an older libstdc++'s that clash with
-  // ours.
-  ::DIR* directory = ::opendir(folder.c_str());
-  if (directory == nullptr) return;
-  while (const ::dirent* entry = ::readdir(directory)) {
-    const std::string name = entry->d_name;
-    const size_t mark = name.rfind(".tmp-");
-    if (mark != std::string::npos && name.find_first_not_of("0123456789-", mark + 5) == std::string::npos) {
-      ::unlink((folder + "/" + name).c_str());
-    }
+  for (const std::string& name : names_in(folder)) {
+    if (is_unfinished(name)) ::unlink((folder + "/" + name).c_str());
   }
-  ::closedir(directory);
+}
+
+// Each command has its own names for what it writes, so that any file may be in the way of one, now or when
+// the run ends. No run writes a hidden file or a .log, which a shell may have opened for our output.
+void require_no_other_files(const std::string& folder) {
+  std::vector<std::string> others;
+  for (const std::string& name : names_in(folder)) {
+    const bool of_a_run_that_never_began = name == "config.json" || name == "lock" || is_unfinished(name);
+    if (!name.ends_with(".log") && !of_a_run_that_never_began) others.push_back(name);
+  }
+  if (others.empty()) return;
+  constexpr size_t shown = 3;
+  const size_t more = others.size() - std::min(others.size(), shown);
+  others.resize(std::min(others.size(), shown));
+  throw std::invalid_argument(
+      fmt::format("--out {}: the folder holds other files ({}{}), which the run could overwrite; give a new "
+                  "or an empty folder",
+                  folder, fmt::join(others, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
 }
 
 int64_t size_of(const std::string& path) {
@@ -192,6 +208,7 @@ RunFolder RunFolder::create(const std::string& folder, const New& run) {
     throw std::invalid_argument(fmt::format(
         "--out {}: there is a config.json in it that is not of a run; give another folder", folder));
   }
+  require_no_other_files(folder);
   const int lock = try_lock(folder + "/lock", O_RDWR | O_CREAT);
   if (lock < 0) {
     throw std::invalid_argument(fmt::format("--out {}: another process works there", folder));

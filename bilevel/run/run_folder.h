@@ -62,7 +62,7 @@ class RunFolder {
     uint64_t seed = 0;
     nlohmann::ordered_json config = nlohmann::ordered_json::object();
   };
-  // Makes the folder and those above it. Throws std::invalid_argument where there is a run in it already.
+  // Makes the folder and those above it. Throws std::invalid_argument if it holds a run or other files.
   static RunFolder create(const std::string& folder, const New& run);
   // Goes on in a folder that has one. Throws std::runtime_error where another process works there.
   static RunFolder resume(const std::string& folder);

@@ -139,6 +139,35 @@ TEST(RunFolder, a_config_of_something_else_is_not_overwritten) {
   }
 }
 
+TEST(RunFolder, files_of_something_else_are_not_overwritten) {
+  const TemporaryFolder temporary;
+  const std::string path = temporary.at("mine");
+  temporary.put("mine/weights.csv", "a week's work");
+  const auto refusal = [&] { return message([&] { RunFolder::create(path, {.command = "clean"}); }); };
+  EXPECT_EQ(refusal(), "--out " + path +
+                           ": the folder holds other files (weights.csv), which the run could overwrite; "
+                           "give a new or an empty folder");
+  EXPECT_EQ(bytes_of(path + "/weights.csv"), "a week's work");
+  EXPECT_FALSE(exists(path + "/config.json"));
+  EXPECT_FALSE(exists(path + "/lock"));
+  for (const char* name : {"x.npy", "a.txt", "notes", "suspects/001.png"})
+    temporary.put("mine/" + std::string(name), "");
+  EXPECT_THAT(refusal(), HasSubstr("(a.txt, notes, suspects and 2 more)"));
+}
+
+// A process that was killed before its run.json, a file manager, and a shell that opened a log for our
+// output.
+TEST(RunFolder, files_that_no_run_overwrites_are_no_obstacle) {
+  const TemporaryFolder temporary;
+  const std::string path = temporary.at("run");
+  for (const char* name : {"lock", "run.json.tmp-12-3", ".directory", "clean.log"}) {
+    temporary.put("run/" + std::string(name), "");
+  }
+  temporary.put("run/config.json", R"({"command": "solve", "options": {}})");
+  { const RunFolder run = RunFolder::create(path, {.command = "solve"}); }
+  EXPECT_EQ(read_run(path).command, "solve");
+}
+
 TEST(RunFolder, an_exception_ends_the_run_as_failed) {
   const TemporaryFolder temporary;
   RunFolder run = RunFolder::create(temporary.at("run"), {.command = "solve"});
