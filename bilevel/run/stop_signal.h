@@ -1,6 +1,7 @@
 #pragma once
 // Ctrl-C and a polite kill as a question that a loop asks between two iterations, so that a run ends with its
-// state on disk. Who asks twice means it: a second signal ends the process at once.
+// state on disk. The first signal is acknowledged on stderr at once, because the iteration may take minutes;
+// a second one ends the process.
 
 #include <csignal>
 

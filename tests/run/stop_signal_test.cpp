@@ -21,6 +21,14 @@ TEST(StopSignal, a_first_signal_is_a_question_that_a_loop_asks) {
   }
 }
 
+TEST(StopSignal, the_first_signal_is_acknowledged_at_once) {
+  const StopSignal stop;
+  ::testing::internal::CaptureStderr();
+  std::raise(SIGINT);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "stopping after this step, with the state saved; Ctrl-C again ends at once\n");
+}
+
 TEST(StopSignal, one_inside_another_forgets_nothing) {
   const StopSignal outside;
   std::raise(SIGTERM);
@@ -57,7 +65,7 @@ TEST(StopSignalDeathTest, a_second_signal_ends_the_process_at_once) {
           std::raise(second);
           std::exit(7);
         },
-        ::testing::ExitedWithCode(130), "");
+        ::testing::ExitedWithCode(130), "^stopping after this step[^\n]*\n$");
   }
 }
 
