@@ -19,6 +19,7 @@ LeastTerms least_terms(const std::function<double(int64_t)>& error_at, const Lea
   best.error = std::numeric_limits<double>::infinity();
   int64_t below = o.first - 1;  // the largest that was too few
   int64_t k = std::min(o.first, o.most);
+  best.terms = k;  // also where no error is a number
   double last = best.error;
   for (int stalled = 0;; k = std::min(2 * k, o.most)) {
     const double error = error_at(k);

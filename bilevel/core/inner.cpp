@@ -209,14 +209,16 @@ void InnerOptions::validate() const {
     throw std::invalid_argument(
         fmt::format("inner optimizer '{}' is unknown: choose one of {}", optimizer, fmt::join(names, ", ")));
   }
-  require_inner(steps >= 0, "inner_steps", static_cast<double>(steps), "at least 0");
+  // A trajectory remembers the batch of every step.
+  require_inner(steps >= 0 && steps <= 1'000'000'000, "inner_steps", static_cast<double>(steps),
+                "at least 0 and at most 1e9");
   require_inner(rate > 0 && std::isfinite(rate), "inner_rate", rate, "positive and finite");
   require_inner(momentum >= 0 && momentum < 1, "inner momentum", momentum, "in [0, 1)");
   require_inner(beta1 >= 0 && beta1 < 1, "inner beta1", beta1, "in [0, 1)");
   require_inner(beta2 >= 0 && beta2 < 1, "inner beta2", beta2, "in [0, 1)");
   require_inner(epsilon > 0 && std::isfinite(epsilon), "inner epsilon", epsilon, "positive and finite");
   require_inner(clip_norm >= 0 && std::isfinite(clip_norm), "inner clip_norm", clip_norm,
-          "finite and at least 0; 0 is no clipping");
+                "finite and at least 0; 0 is no clipping");
   schedule.validate();
 }
 

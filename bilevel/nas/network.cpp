@@ -44,7 +44,7 @@ void NetworkOptions::validate(SpaceKind kind) const {
   require(channels >= 1, "--channels", channels, "at least 1");
   require(kind != SpaceKind::darts || channels % 2 == 0, "--channels", channels,
           "even, because the DARTS space halves channels");
-  require(cells >= 1, "--cells", cells, "at least 1");
+  require(cells >= 1 && cells <= 1000, "--cells", cells, "1 to 1000");
   require(input_channels >= 1, "input channels", input_channels, "at least 1");
   require(height >= 1 && width >= 1, "image size", std::min(height, width), "at least 1");
   require(classes >= 2, "classes", classes, "at least 2");

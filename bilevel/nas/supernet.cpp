@@ -42,6 +42,9 @@ void SupernetOptions::validate(const SearchSpace& space) const {
         fmt::format("--channels {}: the DARTS space halves channels, so give an even number", channels));
   }
   require_at_least("--cells", cells, 0);
+  if (cells > 1000) {  // each is laid out one by one
+    throw std::invalid_argument(fmt::format("--cells {}: must be at most 1000", cells));
+  }
   require_at_least("input channels", input_channels, 1);
   require_at_least("image height", height, 1);
   require_at_least("image width", width, 1);

@@ -44,7 +44,11 @@ std::vector<int64_t> class_labels(const LabelledFeatures& train, int64_t classes
     }
     return values;
   }
-  if (classes < 2) throw std::invalid_argument(fmt::format("classes = {}: must be at least 2", classes));
+  if (classes < 2 || classes > train.labels.numel()) {
+    throw std::invalid_argument(
+        fmt::format("classes = {}: must be 2 to {}, since each needs one of the {} training examples",
+                    classes, train.labels.numel(), train.labels.numel()));
+  }
   std::vector<int64_t> values;
   for (int64_t k = 0; k < classes; ++k) values.push_back(k);
   return values;

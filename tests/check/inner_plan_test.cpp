@@ -133,6 +133,10 @@ TEST(LeastTerms, FindsTheLeastAndSaysWhatItDidNotTry) {
   EXPECT_GE(found.terms, 70);
   EXPECT_LE(found.terms, 75);
 
+  // Nothing is a number: what is returned has been tried all the same.
+  found = least_terms([](int64_t) { return std::nan(""); }, {.first = 4, .target = 1e-3}, always);
+  EXPECT_EQ(found.terms, 4);
+  EXPECT_FALSE(found.reached);
   found = least_terms(floor, {.target = 1e-3}, always);
   EXPECT_FALSE(found.reached);
   EXPECT_DOUBLE_EQ(found.error, 0.1);

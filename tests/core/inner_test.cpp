@@ -280,6 +280,7 @@ TEST(InnerOptions, names_what_is_wrong) {
                infinity = std::numeric_limits<double>::infinity();
   expect([](InnerOptions& o) { o.optimizer = "sgd"; }, "'sgd'", "gd, heavy-ball, nesterov, adam");
   expect([](InnerOptions& o) { o.steps = -1; }, "inner_steps = -1", "at least 0");
+  expect([](InnerOptions& o) { o.steps = INT64_MAX; }, "inner_steps = 9.2", "at most 1e9");
   for (const double bad : {0.0, -1.0, nan, infinity}) {
     expect([&](InnerOptions& o) { o.rate = bad; }, "inner_rate", "positive and finite");
     expect([&](InnerOptions& o) { o.epsilon = bad; }, "inner epsilon", "positive and finite");

@@ -85,10 +85,15 @@ TEST(CleaningSets, FilesGiveClassesByTheirOwnLabels) {
   };
   EXPECT_THAT(refusal("1,0,4\n0,1,3\n"), AllOf(HasSubstr("valid.csv: example 1"), HasSubstr("found 3")));
   EXPECT_THAT(refusal("1,0,4\n0,1,4\n"), AllOf(HasSubstr("valid.csv"), HasSubstr("two classes")));
-  EXPECT_THAT(refusal("1,0,4\n0,1,-1\n", 5), AllOf(HasSubstr("train.csv: example 0"), HasSubstr("found -1")));
+  EXPECT_THAT(refusal("1,0,4\n0,1,-1\n", 4), AllOf(HasSubstr("train.csv: example 0"), HasSubstr("found -1")));
   options.train.features = folder.put("train.csv", "1,0,0\n0,1,3\n1,1,3\n2,2,0\n3,3,1\n1,3,1\n");
   EXPECT_THAT(refusal("1,0,3\n0,1,0\n", 4), AllOf(HasSubstr("train.csv"), HasSubstr("none of label 2")));
   EXPECT_THAT(refusal("1,0,3\n0,1,0\n"), AllOf(HasSubstr("valid.csv"), HasSubstr("none of label 1")));
+  EXPECT_EQ(message_of<std::invalid_argument>([&] {
+              options.classes = 1'000'000'000;
+              read_cleaning_sets(options);
+            }),
+            "classes = 1000000000: must be 2 to 6, since each needs one of the 6 training examples");
   options.train.features = folder.put("train.csv", "1,0,0\n0,1,1\n1,1,2\n2,2,3\n");
   EXPECT_THAT(refusal("1,0,3\n0,1,0\n"), AllOf(HasSubstr("train.csv"), HasSubstr("4 different labels")));
 }
