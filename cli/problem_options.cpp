@@ -28,8 +28,7 @@ void add_problem_options(CLI::App& command, ProblemFlags& f) {
   data->add_option("--train-labels", f.data.train_labels, "integers, .npy");
   data->add_option("--valid-features", f.data.valid_features, "matrix, .npy");
   data->add_option("--valid-labels", f.data.valid_labels, "integers, .npy");
-  data->add_option("--regularization", f.data.regularization, "of |W|^2; 0.001 by default with files")
-      ->check(CLI::NonNegativeNumber);
+  data->add_option("--regularization", f.data.regularization, "of |W|^2; 0.001 by default with files");
   data->add_flag("--bias", f.data.bias, "append a column of ones, regularised like the rest");
   auto* named = command.add_option_group("a named image set with noise drawn on it (hyper-cleaning)");
   named->add_option("--data", f.named_data, "mnist or fashion-mnist, with a column of ones");
@@ -157,6 +156,9 @@ NamedProblem make_problem(const CLI::App& command, const ProblemFlags& f) {
     throw std::invalid_argument(fmt::format("--problem {}: choose from {}",
                                             f.problem.empty() ? "is missing" : f.problem + " is unknown",
                                             fmt::join(names, ", ")));
+  }
+  if (f.problem != "hyper-cleaning") {
+    refuse(command, f, {"--train-features", "--regularization", "--bias"}, "hyper-cleaning");
   }
   return bilevel::make_problem(f.problem, f.data);
 }

@@ -182,9 +182,7 @@ void add_run_options(CLI::App& command, RunFlags& f) {
   run->add_option("--resume", f.resume, "goes on with what was stopped in this folder, to the same bits");
   run->add_option("--config", f.config,
                   "options from a file: a run's config.json, other JSON or TOML; typed ones come first");
-  run->add_option("--save-every", f.save_seconds, "seconds between two checkpoints")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  run->add_option("--save-every", f.save_seconds, "seconds between two checkpoints")->capture_default_str();
 }
 
 void take_options(CLI::App& command, const RunFlags& f, CommonOptions& common) {

@@ -48,8 +48,10 @@ void NetworkOptions::validate(SpaceKind kind) const {
   require(input_channels >= 1, "input channels", input_channels, "at least 1");
   require(height >= 1 && width >= 1, "image size", std::min(height, width), "at least 1");
   require(classes >= 2, "classes", classes, "at least 2");
-  require(!(imagenet_stem || auxiliary) || kind == SpaceKind::darts, "auxiliary head or ImageNet stem", 1,
-          "left out: only the DARTS space has them");
+  if ((imagenet_stem || auxiliary) && kind != SpaceKind::darts) {
+    throw std::invalid_argument(fmt::format("{}: only the DARTS space has it; leave it out",
+                                            imagenet_stem ? "--imagenet" : "--auxiliary"));
+  }
 }
 
 Network::Network(const SearchSpace& space, Genotype genotype, NetworkOptions options)

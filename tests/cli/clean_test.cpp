@@ -266,22 +266,22 @@ TEST_F(CleanTest, BadLabelsAreNamedWithExampleAndClass) {
 
 TEST_F(CleanTest, BadOptionsAreNamed) {
   const std::pair<std::string, const char*> cases[] = {
-      {npy() + " --suspects 91", "suspects = 91"},
-      {npy() + " --suspects -1", "suspects = -1"},
-      {npy() + " --threshold nan", "threshold = nan"},
+      {npy() + " --suspects 91", "--suspects 91: must be 0"},
+      {npy() + " --suspects -1", "--suspects -1: must be"},
+      {npy() + " --threshold nan", "--threshold nan: must be a finite number"},
       {npy() + " --algorithm magic", "magic"},
       {npy() + " --model forest", "forest"},
-      {npy() + " --regularization -1", "regularization = -1"},
-      {npy() + " --final-steps -1", "final_steps = -1"},
-      {npy() + " --classes 1", "classes = 1"},
+      {npy() + " --regularization -1", "--regularization -1: must be"},
+      {npy() + " --final-steps -1", "--final-steps -1: must be"},
+      {npy() + " --classes 1", "--classes 1: must be 2 to"},
       {npy() + " --label-column 0 --test-labels y.npy", "--test is missing"},
       {npy() + " --corruption 0.5", "--corruption"},
       {npy() + " --data mnist", "not both"},
       {"--train x.npy --train-labels y.npy", "--valid is missing"},
       {"", "--train and --valid are missing"},
       {"--data cifar10", "mnist or fashion-mnist"},
-      {"--data mnist --corruption 2", "corruption = 2"},
-      {"--data mnist --train-size 3", "train_size = 3"},
+      {"--data mnist --corruption 2", "--corruption 2: must be at least 0 and at most 1"},
+      {"--data mnist --train-size 3", "--train-size 3: must be 10 to 60000"},
       {"--data mnist --data-dir '" + folder_ / "nothing" + "'", "bilevel data get mnist"},
   };
   for (const auto& [arguments, expected] : cases) {

@@ -95,8 +95,8 @@ TEST(Count, BadOptionsAreNamed) {
       {"", "--arch TEXT or --file FILE, or how many by --random N"},
       {"--random -1", "--random -1: must be at least 0"},
       {"--space nasbench301 --arch " + all_conv, "nasbench301"},
-      {"--space darts --channels 7 --arch " + darts_cell, "--channels = 7"},
-      {"--image-size 0 --arch " + all_conv, "image size = 0"},
+      {"--space darts --channels 7 --arch " + darts_cell, "--channels 7: must be even"},
+      {"--image-size 0 --arch " + all_conv, "--image-size 0: must be at least 1"},
       {"--imagenet --arch " + all_conv, "only the DARTS space"},
       {"--space nasbench1shot1-1 --image-size 2 --arch 'conv3x3-bn-relu(0) maxpool3x3(0,1) "
        "conv1x1-bn-relu(0,1) maxpool3x3(1,3) output(0,2)'",

@@ -51,7 +51,8 @@ TEST(DataShow, NamesWhatIsMissing) {
   const TemporaryFolder folder;
   const Output unknown = run_program("data show --data svhn");
   EXPECT_EQ(unknown.exit_code, 2);
-  EXPECT_THAT(unknown.err, AllOf(HasSubstr("data = svhn"), HasSubstr("a folder of class folders")));
+  EXPECT_THAT(unknown.err,
+              AllOf(HasSubstr("--data svhn: must be one of"), HasSubstr("a folder of class folders")));
   EXPECT_EQ(run_program("data show").exit_code, 2);
   for (const std::string& command : {"data show --data cifar100 --data-dir '" + folder / "sets" + "'",
                                      "data get cifar100 --to '" + folder / "sets" + "'"}) {

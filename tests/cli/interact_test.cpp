@@ -164,11 +164,12 @@ TEST_F(Interact, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal(train + "--test-tasks t.csv", 2), HasSubstr("without --test"));
   EXPECT_THAT(refusal(train + "--train-tasks t.csv --valid v.csv", 2), HasSubstr("--valid-tasks too"));
   EXPECT_THAT(refusal(train + "--valid v.csv --valid-part 0.5", 2), HasSubstr("--valid-part divides"));
-  EXPECT_THAT(refusal(train + "--valid-part 1.5", 2), HasSubstr("valid_part = 1.5"));
-  EXPECT_THAT(refusal("--tasks 1", 2), HasSubstr("tasks = 1"));
-  EXPECT_THAT(refusal("--tasks 3 --clusters 4", 2), HasSubstr("clusters = 4"));
-  EXPECT_THAT(refusal("--train-examples 0", 2), HasSubstr("train examples = 0"));
-  EXPECT_THAT(refusal("--patience -1", 2), HasSubstr("patience = -1"));
+  EXPECT_THAT(refusal(train + "--valid-part 1.5", 2),
+              HasSubstr("--valid-part 1.5: must be above 0 and below 1"));
+  EXPECT_THAT(refusal("--tasks 1", 2), HasSubstr("--tasks 1: must be"));
+  EXPECT_THAT(refusal("--tasks 3 --clusters 4", 2), HasSubstr("--clusters 4: must be"));
+  EXPECT_THAT(refusal("--train-examples 0", 2), HasSubstr("--train-examples 0: must be"));
+  EXPECT_THAT(refusal("--patience -1", 2), HasSubstr("--patience -1: must be at least 0"));
   EXPECT_THAT(refusal("--first-regularizer 0", 2), HasSubstr("singular"));
   EXPECT_THAT(refusal("--inner-rate 0", 2), HasSubstr("inner_rate"));
   EXPECT_THAT(refusal("--algorithm reverse --truncate 3", 2), HasSubstr("--truncate is of --algorithm krmd"));

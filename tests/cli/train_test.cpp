@@ -189,9 +189,9 @@ TEST_F(TrainTest, BadWordsAreNamedAndNothingIsLeft) {
       {small() + " --drop-path 0.2", "--drop-path 0.2"},
       {small() + " --auxiliary 0.4", "only the DARTS space"},
       {small() + " --rate -1", "--rate -1"},
-      {small() + " --rate 1e39", "--rate 1e+39: must be above 0 and at most 3.4e+38"},
+      {small() + " --rate 1e39", "--rate 1e39: must be above 0 and at most 3.4e+38"},
       {small() + " --weight-decay 1e39", "--weight-decay 1e+39"},
-      {"--data nothing --arch '" + cell + "'", "data = nothing"},
+      {"--data nothing --arch '" + cell + "'", "--data nothing: must be one of"},
       {" --data " + folder_ / "train.images" + " --arch '" + cell + "'", "--labels"},
   };
   for (const auto& [arguments, expected] : cases) {

@@ -1,0 +1,62 @@
+#include "cli/option_names.h"
+
+#include <algorithm>
+#include <map>
+
+namespace bilevel::cli {
+namespace {
+
+// Fields that are not called like their option.
+const std::map<std::string, std::string>& other_names() {
+  static const std::map<std::string, std::string> names = {
+      {"outer: rate", "--outer-rate"},
+      {"outer: momentum", "--outer-momentum"},
+      {"outer: beta1", "--alpha-beta1"},
+      {"outer: beta2", "--alpha-beta2"},
+      {"outer: weight_decay", "--alpha-decay"},
+      {"f2sa: growth", "--penalty-growth"},
+      {"direction_tolerance", "--tolerance"},
+      {"seconds", "--budget-seconds"},
+      {"oracle_calls", "--budget-calls"},
+      {"inner clip_norm", "--inner-clip"},
+      {"series_rate", "--linear-rate"},
+      {"linear_steps", "--terms"},
+      {"max_iterations", "--terms"},
+      {"rank", "--terms"},
+  };
+  return names;
+}
+
+bool is_field(const std::string& text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == ' ' || c == ':';
+  });
+}
+
+}  // namespace
+
+std::string with_option_names(const CLI::App& command, const std::string& message) {
+  const size_t equals = message.find(" = ");
+  if (equals == std::string::npos) return message;
+  const std::string field = message.substr(0, equals);  // "solve: records", perhaps
+  const size_t owner = field.rfind(": ");
+  const std::string name = owner == std::string::npos ? field : field.substr(owner + 2);
+  if (!is_field(field)) return message;
+  std::string option = name.starts_with("--") ? name : "--" + name;
+  std::replace_if(
+      option.begin(), option.end(), [](char c) { return c == '_' || c == ' '; }, '-');
+  for (const std::string& known : {field, name}) {
+    if (const auto other = other_names().find(known); other != other_names().end()) {
+      option = other->second;
+      break;
+    }
+  }
+  if (command.get_option_no_throw(option) == nullptr) return message;
+  std::string rest = message.substr(equals + 3);
+  // Some put a colon behind the value, and some do not.
+  const size_t must = rest.find(" must be ");
+  if (must != std::string::npos && rest.find(':') > must) rest.insert(must, ":");
+  return option + " " + rest;
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,12 @@
+#pragma once
+// The library's errors name its own fields ("train_size = 7: must be at most 5"); a user typed an option.
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace bilevel::cli {
+
+// "--train-size 7: must be at most 5", where the command has that option; else the message as it is.
+std::string with_option_names(const CLI::App& command, const std::string& message);
+
+}  // namespace bilevel::cli

@@ -1,0 +1,135 @@
+#include "cli/program.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bilevel/core/errors.h"
+#include "bilevel/run/machine.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/number_ranges.h"
+#include "cli/option_names.h"
+
+namespace bilevel::cli {
+namespace {
+
+std::string version_text() {
+  const MachineFacts facts = machine_facts();
+  std::string text = fmt::format("bilevel {}\nLibTorch {}{}\nBLAS {}", facts.version, facts.torch,
+                                 facts.cuda ? " with CUDA" : "", facts.blas);
+  for (const std::string& warning : facts.warnings) text += "\nwarning: " + warning;
+  return text;
+}
+
+std::string where_help_is(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return fmt::format("`bilevel {}--help` shows what can be said",
+                     chosen.empty() ? "" : chosen.front()->get_name() + " ");
+}
+
+// `data show` is one of `data`; an option group is a command without a name to CLI11.
+const CLI::App& chosen_command(const CLI::App& app) {
+  for (const CLI::App* sub : app.get_subcommands()) {
+    if (!sub->get_name().empty()) return chosen_command(*sub);
+  }
+  return app;
+}
+
+// CLI11 would only say that a command is missing.
+void require_known_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == argv[1]) return;
+    names.push_back(command->get_name());
+  }
+  throw std::invalid_argument(fmt::format("command '{}' is unknown: choose from {}; {}", argv[1],
+                                          fmt::join(names, ", "), where_help_is(app)));
+}
+
+int run(int argc, char** argv) {
+  int exit_code = success;
+  const std::unique_ptr<CLI::App> app = make_program(exit_code);
+  require_known_command(*app, argc, argv);
+  try {
+    app->parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    // CLI11 would print to std::cout, whose failures nobody reads.
+    std::ostringstream text;
+    const int code = app->exit(help_or_version, text, text);
+    fmt::print("{}", text.str());
+    return code;
+  } catch (const CLI::ParseError& error) {
+    throw std::invalid_argument(fmt::format("{}\n{}", error.what(), where_help_is(*app)));
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(with_option_names(chosen_command(*app), error.what()));
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> make_program(int& exit_code) {
+  auto made = std::make_unique<CLI::App>(
+      "Gradient-based bilevel optimisation: min_x f(x, w*(x)) such that w*(x) = argmin_w g(x, w)");
+  CLI::App& app = *made;
+  app.name("bilevel");
+  app.set_version_flag("--version", version_text);
+  app.require_subcommand(1);
+  app.footer("bilevel COMMAND --help shows a command's options.");
+  add_search_command(app, exit_code);
+  add_clean_command(app, exit_code);
+  add_tune_command(app, exit_code);
+  add_interact_command(app, exit_code);
+  add_solve_command(app, exit_code);
+  add_compare_command(app, exit_code);
+  add_reproduce_command(app, exit_code);
+  add_check_command(app, exit_code);
+  add_diagnose_command(app, exit_code);
+  add_train_command(app, exit_code);
+  add_learn_command(app, exit_code);
+  add_adapt_command(app, exit_code);
+  add_runs_command(app, exit_code);
+  add_show_command(app, exit_code);
+  add_report_command(app, exit_code);
+  add_count_command(app, exit_code);
+  add_data_command(app, exit_code);
+  add_query_command(app, exit_code);
+  add_draw_command(app, exit_code);
+  add_list_command(app, exit_code);
+  check_number_ranges(app);
+  return made;
+}
+
+int run_command_line(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const NotFiniteError& error) {
+    fmt::print(stderr, "bilevel: {}\n", error.what());
+    return not_finite;
+  } catch (const std::invalid_argument& error) {
+    fmt::print(stderr, "bilevel: {}\n", error.what());
+    return bad_input;
+  } catch (const c10::Error& error) {
+    fmt::print(stderr, "bilevel: {}\n", error.what_without_backtrace());
+    return failure;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "bilevel: out of memory: try a smaller problem, fewer kept steps or --dtype float\n");
+    return failure;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bilevel: {}\n", error.what());
+    return failure;
+  }
+}
+
+}  // namespace bilevel::cli
