@@ -3,8 +3,10 @@
 
 #include "bilevel/run/block_cache.h"
 #include "cli/program.h"
+#include "cli/standard_streams.h"
 
 int main(int argc, char** argv) {
+  bilevel::cli::guard_standard_streams();
   bilevel::use_block_cache();
-  return bilevel::cli::run_command_line(argc, argv);
+  return bilevel::cli::flush_standard_output(bilevel::cli::run_command_line(argc, argv));
 }
