@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 namespace bilevel::cli {
 namespace {
@@ -33,9 +34,8 @@ bool is_field(const std::string& text) {
   });
 }
 
-}  // namespace
-
-std::string with_option_names(const CLI::App& command, const std::string& message) {
+// The field before " = " and its value, at the message's beginning.
+std::string with_first_name(const CLI::App& command, const std::string& message) {
   const size_t equals = message.find(" = ");
   if (equals == std::string::npos) return message;
   const std::string field = message.substr(0, equals);  // "solve: records", perhaps
@@ -57,6 +57,34 @@ std::string with_option_names(const CLI::App& command, const std::string& messag
   const size_t must = rest.find(" must be ");
   if (must != std::string::npos && rest.find(':') > must) rest.insert(must, ":");
   return option + " " + rest;
+}
+
+// Any other word with an underscore that is an option of the command; not a part of a path.
+std::string with_names_inside(const CLI::App& command, const std::string& message) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
+  std::string result;
+  for (size_t i = 0; i < message.size();) {
+    size_t end = i;
+    while (end < message.size() && is_letter(message[end])) ++end;
+    const std::string word = message.substr(i, end - i);
+    const bool stands_alone =
+        (i == 0 || message[i - 1] == ' ') &&
+        (end == message.size() || std::string_view(" :,;").find(message[end]) != std::string_view::npos);
+    std::string option = "--" + word;
+    std::replace(option.begin(), option.end(), '_', '-');
+    const bool known =
+        stands_alone && word.find('_') != std::string::npos && command.get_option_no_throw(option) != nullptr;
+    result += known ? option : word;
+    if (end < message.size()) result += message[end];
+    i = end + 1;
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string with_option_names(const CLI::App& command, const std::string& message) {
+  return with_names_inside(command, with_first_name(command, message));
 }
 
 }  // namespace bilevel::cli

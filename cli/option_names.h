@@ -6,7 +6,8 @@
 
 namespace bilevel::cli {
 
-// "--train-size 7: must be at most 5", where the command has that option; else the message as it is.
+// "--train-size 7: must be at most 5", where the command has that option; a name that is no option of it
+// stays.
 std::string with_option_names(const CLI::App& command, const std::string& message);
 
 }  // namespace bilevel::cli

@@ -248,7 +248,7 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
     throw NotFiniteError(
         fmt::format("outer step {}: the hypergradient is finite (largest entry {:.3g}) but x after the step, "
                     "or what the optimiser "
-                    "remembers, is not; x is left as it was. Lower the rate, or clip (clip_norm)",
+                    "remembers, is not; x is left as it was. Lower the outer rate.",
                     state.step, hypergradient.abs().max().item<double>()));
   }
   for (const Projection& project : projections_) next = project(next);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t block_bytes = 512;
 constexpr int64_t largest_extended = int64_t{1} << 20;  // of a long name or a pax header
-constexpr std::string_view damaged_tar = "the archive is cut short or damaged_tar: copy or download it again";
+constexpr std::string_view damaged_tar = "the archive is cut short or damaged: copy or download it again";
 
 using Block = std::array<char, block_bytes>;
 
