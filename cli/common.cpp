@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "bilevel/run/machine.h"
+
 namespace bilevel::cli {
 
 constexpr int most_threads = 1024;  // a run.json with more cannot be read
@@ -37,6 +39,9 @@ at::TensorOptions apply_common_options(const CommonOptions& options) {
   if (options.device != "cpu" && !at::hasCUDA()) {
     throw std::invalid_argument(fmt::format(
         "--device {}: this LibTorch has no CUDA, or there is no GPU; use --device cpu", options.device));
+  }
+  if (options.device == "cpu" && says(options, LogLevel::warning)) {
+    for (const std::string& warning : machine_facts().warnings) fmt::print(stderr, "warning: {}\n", warning);
   }
   try {
     return at::TensorOptions().dtype(dtype).device(c10::Device(options.device));

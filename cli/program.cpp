@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bilevel/core/errors.h"
+#include "bilevel/run/blas_kernels.h"
 #include "bilevel/run/machine.h"
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -27,6 +28,11 @@ std::string version_text() {
   const MachineFacts facts = machine_facts();
   std::string text = fmt::format("bilevel {}\nLibTorch {}{}\nBLAS {}", facts.version, facts.torch,
                                  facts.cuda ? " with CUDA" : "", facts.blas);
+  if (const BlasKernels kernels = blas_kernels(); !kernels.running.empty()) {
+    text += fmt::format("\nBLAS kernels {}", kernels.running);
+    if (kernels.own_setting) text += ", as OPENBLAS_CORETYPE says";
+    if (kernels.fallback()) text += fmt::format("; this processor can run {}", kernels.best);
+  }
   for (const std::string& warning : facts.warnings) text += "\nwarning: " + warning;
   return text;
 }

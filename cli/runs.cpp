@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/run/blas_kernels.h"
 #include "bilevel/run/run_folder.h"
 #include "bilevel/run/shell_word.h"
 #include "cli/commands.h"
@@ -149,22 +150,22 @@ void show_run(const std::string& folder, bool json) {
   const Json summary = ended ? read_json_file(folder + "/summary.json") : Json(nullptr);
   if (json) {
     Json out = facts_json(facts);
-    out["machine"] = {{"version", facts.machine.version},
-                      {"torch", facts.machine.torch},
-                      {"blas", facts.machine.blas},
-                      {"cpu", facts.machine.cpu},
-                      {"threads", facts.machine.threads}};
+    out["machine"] = {{"version", facts.machine.version}, {"torch", facts.machine.torch},
+                      {"blas", facts.machine.blas},       {"kernels", kernels_named_in(facts.machine.blas)},
+                      {"cpu", facts.machine.cpu},         {"threads", facts.machine.threads}};
     out["config"] = config;
     out["metrics"] = metrics.lines;
     out["summary"] = summary;
     fmt::print("{}\n", out.dump());
     return;
   }
+  const std::string kernels = kernels_named_in(facts.machine.blas);
   fmt::print("{}: bilevel {}, {}{}\n", folder, facts.command, name_of(facts.status),
              facts.message.empty() ? "" : ": " + facts.message);
-  fmt::print("started {}{}, seed {}; bilevel {}, LibTorch {}, {}, {} threads\n", facts.started,
+  fmt::print("started {}{}, seed {}; bilevel {}, LibTorch {}, {}{}, {} threads\n", facts.started,
              facts.ended.empty() ? "" : ", ended " + facts.ended, facts.seed, facts.machine.version,
-             facts.machine.torch, facts.machine.cpu, facts.machine.threads);
+             facts.machine.torch, kernels.empty() ? "" : kernels + " kernels, ", facts.machine.cpu,
+             facts.machine.threads);
   if (config.contains("options")) print_object("options that were given", config["options"]);
   if (!metrics.lines.empty()) print_object("last record", metrics.lines.back());
   print_object("summary", summary);

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "bilevel/run/blas_kernels.h"
+
 namespace bilevel {
 namespace {
 
@@ -42,6 +44,9 @@ void describe_blas(MachineFacts& facts) {
           "OpenBLAS is not the OpenMP flavour: it ignores --threads and fights LibTorch's pool; install "
           "libopenblas0-openmp and run scripts/install-dependencies");
     }
+    if (const std::string warning = blas_kernels().warning(); !warning.empty()) {
+      facts.warnings.push_back(warning);
+    }
     return;
   }
   if (at::hasMKL()) {
@@ -52,6 +57,11 @@ void describe_blas(MachineFacts& facts) {
   facts.blas = library.empty() ? "unknown" : library;
   facts.warnings.push_back(fmt::format(
       "the BLAS is {}: the reference BLAS is five times slower; install libopenblas0-openmp", facts.blas));
+}
+
+std::string without(std::string text, const std::string& part) {
+  const size_t found = part.empty() ? std::string::npos : text.find(part);
+  return found == std::string::npos ? text : text.erase(found, part.size());
 }
 
 }  // namespace
@@ -77,7 +87,13 @@ std::vector<std::string> differences(const MachineFacts& then, const MachineFact
   };
   compare(then.version, now.version, "bilevel's version", "");
   compare(then.torch, now.torch, "LibTorch's version", "");
-  compare(then.blas, now.blas, "the BLAS", "");
+  const std::string kernels_then = kernels_named_in(then.blas), kernels_now = kernels_named_in(now.blas);
+  if (without(then.blas, kernels_then) == without(now.blas, kernels_now)) {  // the same library
+    compare(kernels_then, kernels_now, "the BLAS's core type",
+            fmt::format("; OPENBLAS_CORETYPE={} brings them back", kernels_then));
+  } else {
+    compare(then.blas, now.blas, "the BLAS", "");
+  }
   compare(then.cpu, now.cpu, "the processor", "");
   compare(then.threads, now.threads, "the number of threads",
           fmt::format("; --threads {} brings them back", then.threads));

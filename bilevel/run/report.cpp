@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "bilevel/run/blas_kernels.h"
 #include "bilevel/run/html.h"
 #include "bilevel/run/report_style.h"
 #include "bilevel/run/shell_word.h"
@@ -195,6 +196,7 @@ std::string cost_html(const RunData& run) {
                   {"GPU", facts.cuda ? "can be used" : "none"},
                   {"LibTorch", escaped(facts.torch)},
                   {"BLAS", escaped(facts.blas)},
+                  {"BLAS kernels", escaped(kernels_named_in(facts.blas))},
                   {"bilevel", escaped(facts.version)},
                   {"seed", std::to_string(run.facts.seed)},
                   {"started", escaped(run.facts.started)},

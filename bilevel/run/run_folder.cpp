@@ -20,6 +20,7 @@
 
 #include "bilevel/data/folder.h"
 #include "bilevel/data/write_file.h"
+#include "bilevel/run/blas_kernels.h"
 #include "bilevel/run/json_value.h"
 
 namespace bilevel {
@@ -42,7 +43,8 @@ std::string local_time() {
 }
 
 Json machine_json(const MachineFacts& m) {
-  return {{"torch", m.torch}, {"blas", m.blas}, {"cpu", m.cpu}, {"threads", m.threads}, {"cuda", m.cuda}};
+  return {{"torch", m.torch}, {"blas", m.blas},       {"kernels", kernels_named_in(m.blas)},
+          {"cpu", m.cpu},     {"threads", m.threads}, {"cuda", m.cuda}};
 }
 
 std::string cause() { return std::strerror(errno); }
