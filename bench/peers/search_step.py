@@ -18,6 +18,8 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import blas
+
 RATE, MOMENTUM, DECAY, CLIP = 0.01, 0.9, 5e-4, 5.0
 ALPHA_RATE, ALPHA_BETAS, ALPHA_DECAY = 3e-4, (0.5, 0.999), 1e-3
 DIFFERENCE = 0.01
@@ -257,6 +259,7 @@ def main():
     clock = Clock(device)
     first = search.step().double()  # warms up, too
     record = {
+        "kernels": blas.kernels(),
         "parameters": sum(weight.numel() for weight in search.weights),
         "hypergradient_norm": first.norm().item(),
         "hypergradient_first": first.flatten()[1].item(),

@@ -13,6 +13,8 @@ import time
 import torch
 import torch.nn.functional as F
 
+import blas
+
 RATE, REGULARIZATION, STEPS, TERMS = 0.1, 0.001, 100, 10
 
 
@@ -110,7 +112,7 @@ def main():
     labels = read_npy(options.labels)
     problem = Cleaning(features, labels, int(labels.max()) + 1)
     (w, history), steps = fastest(options.rounds, lambda: run_steps(problem))
-    line = [f"steps={steps}"]
+    line = [f"kernels={blas.kernels()}", f"steps={steps}"]
     for name, work in {
         "cg": lambda: conjugate_gradients(problem, w),
         "reverse": lambda: reverse(problem, w, history),

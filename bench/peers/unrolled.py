@@ -10,6 +10,8 @@ import time
 
 import torch
 
+import blas
+
 
 def status_bytes(field):
     with open("/proc/self/status") as status:
@@ -69,7 +71,7 @@ def main():
     seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
     value = value.double()
     print(
-        f"seconds={seconds} cpu_seconds={cpu_seconds} rise={status_bytes('VmHWM') - before} "
+        f"kernels={blas.kernels()} seconds={seconds} cpu_seconds={cpu_seconds} rise={status_bytes('VmHWM') - before} "
         f"norm={value.norm().item()} values={','.join(v.hex() for v in value.tolist())}"
     )
 
