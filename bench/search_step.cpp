@@ -5,8 +5,9 @@
 // Both levels have one batch of synthetic images and no augmentation, so that the peer can compute the same.
 //
 // Options: --channels --cells (a stage) --batch --steps T --terms K --repeat --threads --allocator --device
-// --double, --plain (copies one by one), --only step|parts|memory|operations, --write DIR (weights, alpha,
-// images and labels for the peer; nothing is measured).
+// --double, --plain (copies one by one), --deterministic (cuDNN's algorithms by rule, not by trial), --only
+// step|parts|memory|operations|kernels, --write DIR (weights, alpha, images and labels for the peer; nothing
+// is measured).
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -16,9 +17,11 @@
 #include <ctime>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "bench/kernel_times.h"
 #include "bench/operation_times.h"
 #include "bench/support.h"
 #include "bilevel/algorithms/double_loop.h"
@@ -173,6 +176,25 @@ Json measure_operations(Search& search) {
   return table;
 }
 
+// A GPU's kernels in one step, and in each of its parts.
+Json measure_kernels(const bilevel::Problem& problem, Search& search) {
+  const auto table = [](const std::function<Tensor()>& work) {
+    wait_for(work());
+    bench::KernelTimes times;
+    wait_for(work());
+    return times.stop(40, "/tmp/bench_search_step.trace.json");
+  };
+  bilevel::Oracle oracle(problem);
+  const Tensor x = problem.initial_outer(1), w = problem.initial_inner(1);
+  const Tensor v = oracle.outer_gradients(w, x, {}).w;
+  const auto kept = oracle.linearize(w, x, {});
+  Json parts;
+  parts["step"] = table([&] { return search.step(); });
+  parts["weight_gradient"] = table([&] { return oracle.inner_gradient(w, x, {}); });
+  parts["hessian_product"] = table([&] { return kept->hessian(v); });
+  return parts;
+}
+
 void write_data(const bilevel::Problem& problem, const Job& job, const std::string& folder) {
   const auto train = images(job, 1), valid = images(job, 2);
   bilevel::write_npy(folder + "/images.npy", at::cat({train.images, valid.images}).cpu());
@@ -194,6 +216,7 @@ Json measure_all(const bilevel::Problem& problem, const Job& job, const std::str
     record["memory_mb"] = measure_memory(problem, job);
   }
   if (only == "operations") record["operations"] = measure_operations(search);
+  if (only == "kernels") record["kernels"] = measure_kernels(problem, search);
   return record;
 }
 
@@ -214,14 +237,20 @@ int main(int argc, char** argv) try {
   job.tensors = at::TensorOptions()
                     .dtype(options.flag("double") ? at::kDouble : at::kFloat)
                     .device(c10::Device(options.text("device", "cpu")));
+  const bool deterministic = options.flag("deterministic");
   const std::string only = options.text("only", "");
   const std::string folder = options.text("write", "");
   options.finish();
-  if (!only.empty() && only != "step" && only != "parts" && only != "memory" && only != "operations") {
-    throw std::invalid_argument("--only " + only + ": choose step, parts, memory or operations");
+  const std::set<std::string> choices = {"", "step", "parts", "memory", "operations", "kernels"};
+  if (choices.count(only) == 0) {
+    throw std::invalid_argument("--only " + only + ": choose step, parts, memory, operations or kernels");
+  }
+  if (only == "kernels" && !job.tensors.device().is_cuda()) {
+    throw std::invalid_argument("--only kernels: the kernels are a GPU's; give --device cuda");
   }
   if (job.tensors.device().is_cuda()) {
-    at::globalContext().setBenchmarkCuDNN(true);
+    at::globalContext().setBenchmarkCuDNN(!deterministic);
+    at::globalContext().setDeterministicCuDNN(deterministic);
     at::globalContext().setAllowTF32CuDNN(true);
     at::globalContext().setAllowTF32CuBLAS(true);
   }
