@@ -16,9 +16,25 @@
 #include <vector>
 
 #include "bilevel/core/linearization.h"
+#include "bilevel/nas/tape/taped_supernet.h"
 
 namespace bilevel::nas {
 namespace {
+
+// cuDNN's algorithms that give the same bits every time, while an object lives: what a graph captures it
+// keeps.
+class SameBits {
+ public:
+  SameBits() : before_(at::globalContext().deterministicCuDNN()) {
+    at::globalContext().setDeterministicCuDNN(true);
+  }
+  ~SameBits() { at::globalContext().setDeterministicCuDNN(before_); }
+  SameBits(const SameBits&) = delete;
+  SameBits& operator=(const SameBits&) = delete;
+
+ private:
+  bool before_;
+};
 
 // A function of tensors whose shapes never change, captured when it is first called. Inputs are copied to
 // where the graph reads them, outputs from where it writes them.
@@ -31,7 +47,7 @@ class Captured {
       : function_(std::move(function)), after_(after) {}
 
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) {
-    if (inputs_.empty()) capture(inputs);
+    if (!captured_) capture(inputs);
     for (size_t i = 0; i < inputs.size(); ++i) inputs_[i].copy_(inputs[i], /*non_blocking=*/true);
     graph_.replay();
     std::vector<Tensor> results;
@@ -53,6 +69,7 @@ class Captured {
     c10::cuda::device_synchronize();
     {
       const c10::cuda::CUDAStreamGuard on(side);
+      const SameBits every_time;
       // Libraries choose their algorithms and take their memory in the first calls, which no graph can hold.
       for (int i = 0; i < 3; ++i) function_(seen);
       side.synchronize();
@@ -65,11 +82,13 @@ class Captured {
       graph_.capture_end();
       pool_ = graph_.pool();
     }
+    captured_ = true;
     c10::cuda::device_synchronize();
   }
 
   Function function_;
   const Captured* after_;
+  bool captured_ = false;
   at::cuda::CUDAGraph graph_;
   at::cuda::MempoolId_t pool_{};
   std::vector<Tensor> inputs_, outputs_;
@@ -93,35 +112,68 @@ class OnImages : public Problem {
   LabelledImages images_;
 };
 
-// Inputs w, x, images, labels.
-OnImages problem_of(const SupernetProblem& base, const std::vector<Tensor>& in) {
-  return {base, {in[2], in[3]}};
-}
+// The derivatives that are captured, of inputs w, x, images and labels: by the tape where the supernet has
+// one, else by automatic differentiation.
+class Derivatives {
+ public:
+  explicit Derivatives(const SupernetProblem& base) : base_(base), taped_(TapedSupernet::make(base)) {}
+
+  bool taped() const { return taped_.has_value(); }
+  Tensor in_w(const std::vector<Tensor>& in) const {
+    if (taped_) return taped_->gradient(in[0], in[1], {in[2], in[3]});
+    return on_images(in).inner_gradient(in[0], in[1], {});
+  }
+  Tensor in_x(const std::vector<Tensor>& in) const {
+    if (taped_) return taped_->gradient_in_alpha(in[0], in[1], {in[2], in[3]});
+    return on_images(in).inner_gradient_in_outer(in[0], in[1], {});
+  }
+  OuterGradients in_both(const std::vector<Tensor>& in) const {
+    if (taped_) return taped_->gradients(in[0], in[1], {in[2], in[3]});
+    return on_images(in).outer_gradients(in[0], in[1], {});
+  }
+  // `problem` must live as long as the result.
+  std::unique_ptr<Linearization> linearize(const std::vector<Tensor>& in,
+                                           std::optional<OnImages>& problem) const {
+    if (taped_) return taped_->linearize(in[0], in[1], {in[2], in[3]});
+    problem.emplace(on_images(in));
+    return problem->linearize(in[0], in[1], {});
+  }
+
+ private:
+  OnImages on_images(const std::vector<Tensor>& in) const { return {base_, {in[2], in[3]}}; }
+
+  const SupernetProblem& base_;
+  std::optional<TapedSupernet> taped_;
+};
 
 // The forward pass and the first backward pass in one graph, products with their results in others: a second
 // product at the same point costs only itself.
 class Products {
  public:
-  explicit Products(const SupernetProblem& base)
-      : point_([this, &base](const std::vector<Tensor>& in) {
+  explicit Products(const Derivatives& derivatives)
+      : point_([this, &derivatives](const std::vector<Tensor>& in) {
           kept_.reset();  // what the last call kept is free again before the next takes memory
-          problem_.emplace(problem_of(base, in));
-          kept_ = problem_->linearize(in[0], in[1], {});
-          return std::vector<Tensor>{kept_->gradient()};
+          kept_ = derivatives.linearize(in, problem_);
+          if (!derivatives.taped()) kept_->gradient();  // the first backward pass belongs to the point
+          return std::vector<Tensor>{};
         }),
+        gradient_(
+            [this](const std::vector<Tensor>&) { return std::vector<Tensor>{kept_->gradient().clone()}; },
+            &point_),
         hessian_([this](const std::vector<Tensor>& in) { return std::vector<Tensor>{kept_->hessian(in[0])}; },
                  &point_),
         cross_([this](const std::vector<Tensor>& in) { return std::vector<Tensor>{kept_->cross(in[0])}; },
                &point_) {}
 
-  Tensor at(const std::vector<Tensor>& inputs) { return point_(inputs)[0]; }
+  void at(const std::vector<Tensor>& inputs) { point_(inputs); }
+  Tensor gradient() { return gradient_({})[0]; }
   Tensor hessian(const Tensor& v) { return hessian_({v})[0]; }
   Tensor cross(const Tensor& v) { return cross_({v})[0]; }
 
  private:
   std::optional<OnImages> problem_;
   std::unique_ptr<Linearization> kept_;
-  Captured point_, hessian_, cross_;
+  Captured point_, gradient_, hessian_, cross_;
 };
 
 class CapturedSupernet : public Problem {
@@ -129,17 +181,16 @@ class CapturedSupernet : public Problem {
   CapturedSupernet(const SupernetProblem& base, int64_t batch)
       : base_(base),
         batch_(batch),
-        inner_w_([&base](const std::vector<Tensor>& in) {
-          return std::vector<Tensor>{problem_of(base, in).inner_gradient(in[0], in[1], {})};
-        }),
-        inner_x_([&base](const std::vector<Tensor>& in) {
-          return std::vector<Tensor>{problem_of(base, in).inner_gradient_in_outer(in[0], in[1], {})};
-        }),
-        outer_([&base](const std::vector<Tensor>& in) {
-          const OuterGradients g = problem_of(base, in).outer_gradients(in[0], in[1], {});
+        derivatives_(base),
+        inner_w_(
+            [this](const std::vector<Tensor>& in) { return std::vector<Tensor>{derivatives_.in_w(in)}; }),
+        inner_x_(
+            [this](const std::vector<Tensor>& in) { return std::vector<Tensor>{derivatives_.in_x(in)}; }),
+        outer_([this](const std::vector<Tensor>& in) {
+          const OuterGradients g = derivatives_.in_both(in);
           return std::vector<Tensor>{g.loss.detach(), g.w, g.x};
         }),
-        products_(base) {}
+        products_(derivatives_) {}
 
   Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override {
     return base_.inner_loss(w, x, batch);
@@ -190,6 +241,7 @@ class CapturedSupernet : public Problem {
 
   const SupernetProblem& base_;
   int64_t batch_;
+  Derivatives derivatives_;
   // Replaying a graph changes what it holds, but nothing that a caller can see.
   mutable Captured inner_w_, inner_x_, outer_;
   mutable Products products_;
@@ -207,7 +259,7 @@ class CapturedLinearization : public Linearization {
 
   Tensor gradient() override {
     visit();
-    return gradient_;
+    return problem_.products_.gradient();
   }
   Tensor hessian(const Tensor& v) override {
     visit();
@@ -224,7 +276,7 @@ class CapturedLinearization : public Linearization {
   // Another linearization may have moved the graph to its own point since.
   void visit() {
     if (point_ != 0 && problem_.at_point_ == point_) return;
-    gradient_ = problem_.products_.at(inputs_);
+    problem_.products_.at(inputs_);
     static int64_t visits = 0;
     problem_.at_point_ = point_ = ++visits;
   }
@@ -237,7 +289,6 @@ class CapturedLinearization : public Linearization {
   Tensor w_, x_;
   Batch batch_;
   std::vector<Tensor> inputs_;
-  Tensor gradient_;
   int64_t point_ = 0;
   std::unique_ptr<Linearization> plain_;
 };

@@ -1,7 +1,8 @@
 #pragma once
 // A supernet's derivatives as CUDA graphs. A search step launches tens of thousands of small kernels, and
 // from the host each launch takes longer than the kernel; a graph, captured once, launches all of them at a
-// stroke. The mathematics is SupernetProblem's own: the graphs are captures of what it computes.
+// stroke. What is captured are the passes over the supernet's tape (tape/), which keep independent branches
+// apart, or, where the space has none, what automatic differentiation of SupernetProblem computes.
 
 #include <memory>
 

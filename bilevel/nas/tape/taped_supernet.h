@@ -1,0 +1,38 @@
+#pragma once
+// A supernet's derivatives in alpha and w from a tape, on images that are given: what
+// captured_supernet.cpp captures.
+
+#include <memory>
+#include <optional>
+
+#include "bilevel/core/linearization.h"
+#include "bilevel/core/problem.h"
+#include "bilevel/nas/supernet_problem.h"
+#include "bilevel/nas/tape/passes.h"
+
+namespace bilevel::nas {
+
+class TapedSupernet {
+ public:
+  // nullopt where the space has no tape, or the device or the type no kernels. `base` must outlive the
+  // result.
+  static std::optional<TapedSupernet> make(const SupernetProblem& base);
+
+  // The loss is the cross entropy on `images` with the softmax of alpha as the mixture, whatever
+  // base.sampling() says.
+  Tensor gradient(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const;  // in w
+  Tensor gradient_in_alpha(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const;
+  OuterGradients gradients(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const;
+  // Without Gauss-Newton products.
+  std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& alpha,
+                                           const LabelledImages& images) const;
+
+ private:
+  TapedSupernet(const SupernetProblem& base, std::shared_ptr<const TapeOnDevice> tape)
+      : base_(&base), tape_(std::move(tape)) {}
+
+  const SupernetProblem* base_;
+  std::shared_ptr<const TapeOnDevice> tape_;
+};
+
+}  // namespace bilevel::nas

@@ -1,0 +1,172 @@
+// A supernet's tape against automatic differentiation of the plain network, in double: loss, gradients and
+// products with second derivatives.
+
+#include "bilevel/nas/tape/tape.h"
+
+#include <ATen/Context.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bilevel/core/autograd.h"
+#include "bilevel/nas/synthetic_images.h"
+#include "bilevel/nas/tape/taped_supernet.h"
+#include "tests/support.h"
+
+namespace bilevel::nas {
+namespace {
+
+using test::random_like;
+using test::relative_error;
+
+struct Case {
+  std::vector<std::string> operations;  // empty = all
+  int64_t channels, cells, height, width, samples;
+};
+
+SupernetProblem problem_of(const Case& c, bool merged, const at::TensorOptions& tensors) {
+  SupernetOptions options;
+  options.channels = c.channels;
+  options.cells = c.cells;
+  options.height = c.height;
+  options.width = c.width;
+  options.classes = 4;
+  options.merged = merged;
+  const auto images = [&](uint64_t seed) {
+    return image_source(draw_images(
+        {.samples = c.samples, .height = c.height, .width = c.width, .classes = 4, .seed = seed}, tensors));
+  };
+  return {Supernet(make_space("nasbench201", c.operations), options), images(1), images(2), tensors};
+}
+
+void expect_same_derivatives(const Case& c, const at::TensorOptions& tensors, double near) {
+  const SupernetProblem base = problem_of(c, true, tensors);
+  const SupernetProblem plain = problem_of(c, false, test::doubles());
+  const auto taped = TapedSupernet::make(base);
+  ASSERT_TRUE(taped.has_value());
+  const auto cpu = [](const Tensor& t) { return t.to(at::kCPU, at::kDouble); };
+  for (uint64_t seed = 0; seed < 2; ++seed) {
+    const Tensor w0 = plain.initial_inner(seed), x0 = random_like(plain.initial_outer(seed), seed);
+    // Scales and shifts that are not their start, which would hide their part.
+    const Tensor w = w0 + 0.1 * random_like(w0, 5), u = random_like(x0, 7), v = random_like(w0, 8);
+    const auto here = [&](const Tensor& t) { return t.to(tensors); };
+    const LabelledImages images = base.train().prepare({});
+    const auto theirs = autograd::linearize(plain, w, x0, {});
+
+    EXPECT_LT(relative_error(cpu(taped->gradient(here(w), here(x0), images)), theirs->gradient()), near);
+    EXPECT_LT(relative_error(cpu(taped->gradient_in_alpha(here(w), here(x0), images)),
+                             autograd::inner_gradient_in_outer(plain, w, x0, {})),
+              near);
+    const OuterGradients f = taped->gradients(here(w), here(x0), base.valid().prepare({})),
+                         g = autograd::outer_gradients(plain, w, x0, {});
+    EXPECT_LT(relative_error(cpu(f.loss), g.loss.detach()), near);
+    EXPECT_LT(relative_error(cpu(f.w), g.w), near);
+    EXPECT_LT(relative_error(cpu(f.x), g.x), near);
+
+    const auto ours = taped->linearize(here(w), here(x0), images);
+    EXPECT_LT(relative_error(cpu(ours->hessian(here(v))), theirs->hessian(v)), near);
+    EXPECT_LT(relative_error(cpu(ours->cross(here(v))), theirs->cross(v)), near);
+    EXPECT_LT(relative_error(cpu(ours->cross_transposed(here(u))), theirs->cross_transposed(u)), near);
+    const auto [of_w, of_alpha] = ours->hessian_and_cross(here(w));  // another product at the same point
+    EXPECT_LT(relative_error(cpu(of_w), theirs->hessian(w)), near);
+    EXPECT_LT(relative_error(cpu(of_alpha), theirs->cross(w)), near);
+    EXPECT_LT(relative_error(cpu(ours->gradient()), theirs->gradient()), near);
+  }
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {{}, 3, 1, 8, 8, 5},
+      {{}, 2, 2, 7, 5, 4},
+      {{"skip_connect", "nor_conv_1x1"}, 2, 1, 8, 8, 6},
+      {{"none", "avg_pool_3x3"}, 2, 1, 6, 9, 4},
+      {{"nor_conv_3x3", "nor_conv_1x1", "none"}, 4, 1, 4, 4, 3},
+  };
+  return all;
+}
+
+TEST(Tape, GivesTheDerivativesOfAutomaticDifferentiation) {
+  for (const Case& c : cases()) expect_same_derivatives(c, test::doubles(), 1e-11);
+}
+
+TEST(Tape, GivesThemOnAGpu) {
+  const auto gpu = test::doubles().device(at::kCUDA);
+  if (!at::hasCUDA() || !can_run_tape(gpu)) GTEST_SKIP() << "needs a GPU and its kernels";
+  for (const Case& c : cases()) expect_same_derivatives(c, gpu, 1e-10);
+}
+
+// In float the tape is as near to double precision as automatic differentiation is; with TF32, which rounds
+// to eleven bits, nearly so: LibTorch then takes full precision for some of the convolutions.
+TEST(Tape, IsAsNearAsAutomaticDifferentiationOnAGpu) {
+  const auto gpu = at::TensorOptions(at::kFloat).device(at::kCUDA);
+  if (!at::hasCUDA() || !can_run_tape(gpu)) GTEST_SKIP() << "needs a GPU and its kernels";
+  for (const bool tf32 : {false, true}) {
+    at::globalContext().setAllowTF32CuDNN(tf32);
+    for (const int64_t size : {32, 24}) {
+      const Case c{{}, 16, 1, size, size, 8};
+      const SupernetProblem exact = problem_of(c, true, test::doubles()), base = problem_of(c, true, gpu);
+      const auto reference = TapedSupernet::make(exact), taped = TapedSupernet::make(base);
+      ASSERT_TRUE(reference.has_value() && taped.has_value());
+      const Tensor w = exact.initial_inner(1), x = exact.initial_outer(1), v = random_like(w, 8);
+      const auto truth = reference->linearize(w, x, exact.train().prepare({}));
+      const auto ours = taped->linearize(w.to(gpu), x.to(gpu), base.train().prepare({}));
+      const auto theirs = base.linearize(w.to(gpu), x.to(gpu), {});
+      const auto expect_near = [&](const char* what, const Tensor& a, const Tensor& b, const Tensor& right) {
+        const double error = relative_error(a.to(at::kCPU, at::kDouble), right),
+                     usual = relative_error(b.to(at::kCPU, at::kDouble), right);
+        EXPECT_LT(error, (tf32 ? 4 : 2) * usual) << what << ", size " << size;
+        EXPECT_LT(error, tf32 ? 0.1 : 1e-4) << what << ", size " << size;
+      };
+      expect_near("gradient", ours->gradient(), theirs->gradient(), truth->gradient());
+      expect_near("Hessian", ours->hessian(v.to(gpu)), theirs->hessian(v.to(gpu)), truth->hessian(v));
+      expect_near("cross", ours->cross(v.to(gpu)), theirs->cross(v.to(gpu)), truth->cross(v));
+    }
+  }
+}
+
+TEST(Tape, GivesTheSameBitsTwice) {
+  at::globalContext().setDeterministicCuDNN(true);
+  for (const bool on_gpu : {false, true}) {
+    const auto tensors = at::TensorOptions(at::kFloat).device(on_gpu ? at::kCUDA : at::kCPU);
+    if (on_gpu && (!at::hasCUDA() || !can_run_tape(tensors))) continue;
+    const SupernetProblem base = problem_of({{}, 16, 1, 16, 16, 8}, true, tensors);
+    const auto taped = TapedSupernet::make(base);
+    ASSERT_TRUE(taped.has_value());
+    const Tensor w = base.initial_inner(1), x = base.initial_outer(1);
+    const LabelledImages images = base.train().prepare({});
+    const auto a = taped->linearize(w, x, images), b = taped->linearize(w, x, images);
+    EXPECT_TRUE(a->gradient().equal(b->gradient()));
+    EXPECT_TRUE(a->hessian(w).equal(b->hessian(w)));
+    EXPECT_TRUE(a->cross(w).equal(b->cross(w)));
+  }
+}
+
+TEST(Tape, SaysWhenABatchIsTooLarge) {
+  const SupernetProblem base = problem_of(cases()[0], true, test::doubles());
+  const auto taped = TapedSupernet::make(base);
+  const int64_t samples = 5'000'000;
+  const LabelledImages many{at::zeros({1, 3, 8, 8}, test::doubles()).expand({samples, 3, 8, 8}),
+                            at::zeros({1}, at::kLong).expand({samples})};
+  try {
+    taped->gradient(base.initial_inner(0), base.initial_outer(0), many);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("a batch of 5000000 images with 9 channels of 8 x 8"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("give a smaller --batch or fewer --channels"));
+  }
+}
+
+TEST(Tape, IsThereForTheMergedNasBench201Alone) {
+  EXPECT_TRUE(record(problem_of(cases()[0], true, test::doubles()).supernet()).has_value());
+  EXPECT_FALSE(record(problem_of(cases()[0], false, test::doubles()).supernet()).has_value());
+  SupernetOptions options;
+  options.channels = 2;
+  options.height = options.width = 8;
+  EXPECT_FALSE(record(Supernet(make_space("darts"), options)).has_value());
+}
+
+}  // namespace
+}  // namespace bilevel::nas
