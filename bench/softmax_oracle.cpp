@@ -216,7 +216,7 @@ double arithmetic_ms(const FeatureMatrix& matrix, int64_t classes, int64_t round
   return 2 * fastest_ms(rounds, [&] {
            at::parallel_for(0, threads, 1, [&](int64_t first, int64_t last) {
              const int64_t begin = matrix.rows() * first / threads, end = matrix.rows() * last / threads;
-             kernel.sparse_product(rows, {nullptr, begin, end - begin}, table.data_ptr<T>(), stride, {},
+             kernel.sparse_product(rows, {nullptr, begin, end - begin}, table.data_ptr<T>(), stride,
                                    products.data_ptr<T>() + begin * stride);
            });
          });

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -10,9 +12,9 @@
 namespace bilevel {
 namespace {
 
-// A number costs a dense product two fifths (AVX-512) to a half (AVX2) of what a non-zero costs a sparse one
+// A number costs a dense product a third (AVX-512) to two fifths (AVX2) of what a non-zero costs a sparse one
 // (bench/softmax_oracle).
-constexpr double sparse_up_to = 0.4;
+constexpr double sparse_up_to = 1.0 / 3;
 
 void require(bool holds, const std::string& otherwise) {
   if (!holds) throw std::invalid_argument(otherwise);
@@ -62,24 +64,46 @@ FeatureMatrix::Compressed compress(const Tensor& dense) {
   return result;
 }
 
+// Long columns amortise the beginning of each; 512 rows of factors of 16 floats are 32 KB.
+int64_t rows_of_a_block(int64_t rows, int64_t features, int64_t stored) {
+  constexpr double long_column = 100, fewest = 512;
+  const double share =
+      static_cast<double>(stored) / static_cast<double>(rows) / static_cast<double>(features);
+  const double wanted = std::max(fewest, long_column / std::max(share, 1e-300));
+  return wanted < static_cast<double>(rows) ? static_cast<int64_t>(wanted) : rows;
+}
+
 template <class T>
-FeatureMatrix::Compressed transpose(const FeatureMatrix::Compressed& from, int64_t rows, int64_t features) {
-  FeatureMatrix::Compressed result{at::zeros({features + 1}, at::kLong), at::empty_like(from.indices),
-                                   at::empty_like(from.values)};
+FeatureMatrix::ColumnBlocks transpose(const FeatureMatrix::Compressed& from, int64_t rows, int64_t features) {
+  FeatureMatrix::ColumnBlocks result;
+  const int64_t at_once = rows_of_a_block(rows, features, from.values.numel());
+  const int64_t blocks = (rows + at_once - 1) / at_once;
+  result.rows_at_once = at_once;
+  result.offsets = at::zeros({blocks * features + 1}, at::kLong);
+  result.rows = at::empty_like(from.indices);
+  result.values = at::empty_like(from.values);
+  result.stored_before = at::zeros({features + 1}, at::kLong);
   const auto* row_offsets = from.offsets.data_ptr<int64_t>();
   const auto* columns = from.indices.data_ptr<int32_t>();
   const T* from_values = from.values.data_ptr<T>();
   auto* offsets = result.offsets.data_ptr<int64_t>();
-  auto* indices = result.indices.data_ptr<int32_t>();
+  auto* before = result.stored_before.data_ptr<int64_t>();
+  auto* to_rows = result.rows.data_ptr<int32_t>();
   T* values = result.values.data_ptr<T>();
-  for (int64_t e = 0; e < row_offsets[rows]; ++e) ++offsets[columns[e] + 1];
-  for (int64_t j = 0; j < features; ++j) offsets[j + 1] += offsets[j];
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t e = row_offsets[i]; e < row_offsets[i + 1]; ++e) {
+      ++offsets[i / at_once * features + columns[e] + 1];
+      ++before[columns[e] + 1];
+    }
+  }
+  for (int64_t c = 0; c < blocks * features; ++c) offsets[c + 1] += offsets[c];
+  for (int64_t j = 0; j < features; ++j) before[j + 1] += before[j];
   Tensor next_free = result.offsets.clone();
   auto* next = next_free.data_ptr<int64_t>();
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t e = row_offsets[i]; e < row_offsets[i + 1]; ++e) {
-      const int64_t to = next[columns[e]]++;
-      indices[to] = static_cast<int32_t>(i);
+      const int64_t to = next[i / at_once * features + columns[e]]++;
+      to_rows[to] = static_cast<int32_t>(i % at_once);
       values[to] = from_values[e];
     }
   }
@@ -154,11 +178,9 @@ FeatureMatrix FeatureMatrix::from_csr(const Tensor& offsets, const Tensor& colum
   check_entries(result.by_rows_.offsets, columns.to(at::kLong).contiguous(), values.numel(), features);
   result.by_rows_.indices = columns.to(at::kInt).contiguous();
   result.by_rows_.values = values.detach().contiguous();
-  if (features > result.rows_) {
-    result.by_columns_ = values.scalar_type() == at::kFloat
-                             ? transpose<float>(result.by_rows_, result.rows_, features)
-                             : transpose<double>(result.by_rows_, result.rows_, features);
-  }
+  result.by_columns_ = values.scalar_type() == at::kFloat
+                           ? transpose<float>(result.by_rows_, result.rows_, features)
+                           : transpose<double>(result.by_rows_, result.rows_, features);
   return result;
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 // Examples x features, as the closed forms of softmax regression read them: dense, or compressed by rows
-// (CSR) with the zeros left out. A dense matrix with many zeros is compressed by itself. Where there are more
-// features than examples the compressed columns (CSC) are kept too: a sum over examples then writes every
-// feature once, in order, from a small table (softmax_sweep.h).
+// (CSR) with the zeros left out. A dense matrix with many zeros is compressed by itself. A compressed one is
+// kept by columns too: a sum over examples then writes every feature once, in order (softmax_sweep.h).
 
 #include <cstdint>
 
@@ -13,13 +12,22 @@ namespace bilevel {
 class FeatureMatrix {
  public:
   enum class Storage { automatic, dense, sparse };
-  struct Compressed {        // of rows, or of columns
+  struct Compressed {
     Tensor offsets;          // int64, one more than there are rows
     Tensor indices, values;  // int32 and the matrix's type; indices ascend within a row
   };
+  // The columns of each block of rows, one block after another: what a sum over the block's examples reads is
+  // then a table of factors that fits a core's first cache, if the matrix is dense enough for long columns.
+  struct ColumnBlocks {
+    int64_t rows_at_once = 0;
+    Tensor offsets;  // int64, one for each column of each block, and the end
+    Tensor rows;     // int32, counted from the block's first; ascending within a column
+    Tensor values;
+    Tensor stored_before;  // int64: the non-zeros of all columns before each, and of all
+  };
 
   // `values` is a float or double matrix on the CPU; its memory is shared where it stays dense. Automatic:
-  // sparse where at most two fifths are not zero. Throws std::invalid_argument.
+  // sparse where at most a third is not zero. Throws std::invalid_argument.
   static FeatureMatrix from_dense(const Tensor& values, Storage storage = Storage::automatic);
   // Compressed rows: `offsets` (int64, examples + 1), `columns` (int32 or int64, strictly ascending within a
   // row) and `values` (float or double). Throws std::invalid_argument naming the row that is wrong.
@@ -34,16 +42,16 @@ class FeatureMatrix {
   int64_t bytes() const;   // of one copy of them, with their indices
   at::ScalarType dtype() const;
   bool is_sparse() const { return !dense_.defined(); }
-  bool has_columns() const { return by_columns_.offsets.defined(); }
 
   const Tensor& dense() const { return dense_; }
   const Compressed& by_rows() const { return by_rows_; }
-  const Compressed& by_columns() const { return by_columns_; }
+  const ColumnBlocks& by_columns() const { return by_columns_; }
 
  private:
   int64_t rows_ = 0, features_ = 0;
   Tensor dense_;  // undefined = sparse
-  Compressed by_rows_, by_columns_;
+  Compressed by_rows_;
+  ColumnBlocks by_columns_;
 };
 
 }  // namespace bilevel

@@ -16,6 +16,7 @@
 namespace bilevel {
 namespace {
 
+using softmax::Table;
 using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
@@ -47,38 +48,42 @@ softmax::Sweep<T> sweep_of(const Rows& rows, int64_t classes) {
   return {.data = rows.data,
           .index = rows.index.defined() ? rows.index.data_ptr<int64_t>() : nullptr,
           .count = rows.count(),
-          .stride = softmax::stride_for(classes)};
+          .classes = classes};
 }
 
 template <class T>
 Tensor product(const Rows& rows, const Tensor& matrix) {
   const WeightLayout layout = layout_of(matrix.size(0), matrix.size(1));
-  const Tensor table = softmax::pack(matrix.reshape({-1}), layout);
+  const Tensor table = softmax::pack(matrix.reshape({-1}), layout, softmax::table_for(rows.data));
   const WeightLayout of_result = layout_of(rows.count(), layout.classes);
-  Tensor result = softmax::empty_table(of_result, table.options());
+  Tensor result = softmax::empty_table(of_result, Table::by_feature, table.options());
   softmax::Sweep<T> sweep = sweep_of<T>(rows, layout.classes);
   sweep.tables[0] = table.data_ptr<T>();
   T* const to = result.data_ptr<T>();
+  const int64_t stride = softmax::stride_for(layout.classes);
   sweep.block = [&](int64_t first, int64_t count, T* scores, T*, T*) {
-    std::copy(scores, scores + count * sweep.stride, to + first * sweep.stride);
+    std::copy(scores, scores + count * stride, to + first * stride);
   };
   softmax::run(sweep);
-  return softmax::unpack(result, of_result).view({rows.count(), layout.classes});
+  return softmax::unpack(result, of_result, Table::by_feature).view({rows.count(), layout.classes});
 }
 
 template <class T>
 Tensor transposed_product(const Rows& rows, const Tensor& factors) {
   const WeightLayout layout = layout_of(rows.data.features(), factors.size(1));
-  const Tensor from = softmax::pack(factors.reshape({-1}), layout_of(factors.size(0), layout.classes));
-  Tensor sum = softmax::empty_table(layout, from.options());
+  const Tensor from =
+      softmax::pack(factors.reshape({-1}), layout_of(factors.size(0), layout.classes), Table::by_feature);
+  const Table order = softmax::table_for(rows.data);
+  Tensor sum = softmax::empty_table(layout, order, from.options());
   softmax::Sweep<T> sweep = sweep_of<T>(rows, layout.classes);
   sweep.sum = sum.data_ptr<T>();
   const T* const all = from.data_ptr<T>();
+  const int64_t stride = softmax::stride_for(layout.classes);
   sweep.block = [&](int64_t first, int64_t count, T*, T*, T* to) {
-    std::copy(all + first * sweep.stride, all + (first + count) * sweep.stride, to);
+    std::copy(all + first * stride, all + (first + count) * stride, to);
   };
   softmax::run(sweep);
-  return softmax::unpack(sum, layout).view({layout.features, layout.classes});
+  return softmax::unpack(sum, layout, order).view({layout.features, layout.classes});
 }
 
 void check(const FeatureMatrix& data, const Tensor& matrix, int64_t rows) {

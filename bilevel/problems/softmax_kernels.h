@@ -1,10 +1,14 @@
 #pragma once
 // The inner loops of softmax regression on plain memory, chosen once for the processor the program runs on.
 //
-// Everything that has a number per class is a table whose rows are `stride` apart, stride >= classes, and
-// whose lanes beyond the classes are zero: a row is then a whole number of vector registers, and a non-zero
-// feature touches one run of consecutive memory. The weights' table has one row per feature.
+// What has a number per example and class is a table whose rows, one per example, are `stride` apart,
+// stride >= classes, and zero beyond the classes: a row is then a whole number of vector registers. What has
+// a number per feature and class, as the weights, is
+//   - for sparse data such a table too, with a row per feature: a non-zero feature touches one run of memory;
+//   - for dense data one row per class, `row_length` apart (padded_features) and zero beyond the features:
+//     vectors run along the features, and no lane is lost where the classes do not fill a register.
 
+#include <cstddef>
 #include <cstdint>
 
 namespace bilevel::softmax {
@@ -12,14 +16,22 @@ namespace bilevel::softmax {
 template <class T>
 struct DenseRows {
   const T* values;
-  int64_t features;
+  int64_t rows, features;
 };
 
 template <class T>
-struct SparseRows {  // of a matrix, or of its transpose
+struct SparseRows {
   const int64_t* offsets;
   const int32_t* indices;
   const T* values;
+};
+
+template <class T>
+struct SparseColumns {  // of blocks of rows, as FeatureMatrix::ColumnBlocks
+  const int64_t* offsets;
+  const int32_t* rows;
+  const T* values;
+  int64_t features, blocks, rows_at_once;
 };
 
 // The rows `first` .. `first + count` of a batch: index[first], ..., or the matrix's own where it is null.
@@ -29,7 +41,8 @@ struct RowList {
   int64_t operator[](int64_t r) const { return index == nullptr ? first + r : index[first + r]; }
 };
 
-// A diagonal times a table, row j being scale[j * step] * table[j]; a null table is zero.
+// A diagonal times a table, feature j's numbers being scale[j * step] times the table's; a null table is
+// zero.
 template <class T>
 struct ScaledTable {
   const T* table = nullptr;
@@ -39,16 +52,22 @@ struct ScaledTable {
 
 template <class T>
 struct Kernels {
-  // products[r] = start[row] + row * table, for each row of the list.
-  void (*dense_product)(const DenseRows<T>& data, const RowList& rows, const T* table, int64_t stride,
-                        T* products);
+  // products[r] = row * table, for each row of the list.
+  void (*dense_product)(const DenseRows<T>& data, const RowList& rows, int64_t classes, const T* table,
+                        int64_t stride, T* products);
   void (*sparse_product)(const SparseRows<T>& data, const RowList& rows, const T* table, int64_t stride,
-                         const ScaledTable<T>& start, T* products);
+                         T* products);
+  // With two tables, the same bits by one reading of the rows.
+  void (*sparse_products)(const SparseRows<T>& data, const RowList& rows, const T* table,
+                          const T* second_table, int64_t stride, T* products, T* second_products);
   // sum += row' * factors[r], over the rows of the list; the sparse one only into rows first .. last of sum.
-  void (*dense_outer)(const DenseRows<T>& data, const RowList& rows, const T* factors, int64_t stride,
-                      T* sum);
+  void (*dense_outer)(const DenseRows<T>& data, const RowList& rows, int64_t classes, const T* factors,
+                      int64_t stride, T* sum);
   void (*sparse_outer)(const SparseRows<T>& data, const RowList& rows, const T* factors, int64_t stride,
                        int64_t first, int64_t last, T* sum);
+  // sum = start + all rows' times factors, for the features first .. last.
+  void (*sparse_transposed)(const SparseColumns<T>& data, const T* factors, int64_t stride, int64_t first,
+                            int64_t last, const ScaledTable<T>& start, T* sum);
   // For rows 0 .. count: probabilities in the place of logits, and the cross entropies unless null.
   void (*softmax)(int64_t count, int64_t classes, int64_t stride, const int64_t* labels, T* logits,
                   T* cross_entropies);
@@ -66,6 +85,8 @@ Instructions best_instructions();  // that this processor has and this build kno
 const char* name_of(Instructions instructions);
 
 int64_t stride_for(int64_t classes);
+inline int64_t padded_features(int64_t features) { return (features + 31) / 32 * 32; }
+constexpr int64_t most_dense_rows = 64;  // in the list of a dense kernel
 template <class T>
 const Kernels<T>& kernels(int64_t stride, Instructions instructions = best_instructions());
 

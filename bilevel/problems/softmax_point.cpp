@@ -29,11 +29,12 @@ class PointOf : public SoftmaxPoint {
   PointOf(const SoftmaxTerms& terms, const WeightLayout& layout, const Tensor& w, bool several)
       : terms_(terms),
         layout_(layout),
+        order_(softmax::table_for(terms.data)),
         stride_(softmax::stride_for(layout.classes)),
         kernel_(softmax::kernels<T>(stride_)),
         several_(several),
         count_(terms.labels.numel()),
-        w_(softmax::pack(checked(w, "w"), layout)) {}
+        w_(softmax::pack(checked(w, "w"), layout, order_)) {}
 
   Tensor gradient() override { return first_order(true, false, terms_.weights, true).first; }
   Tensor cross_entropies() override { return first_order(false, true, {}, false).second; }
@@ -67,7 +68,7 @@ class PointOf : public SoftmaxPoint {
     return {.data = terms_.data,
             .index = data_or_null<int64_t>(terms_.index),
             .count = count_,
-            .stride = stride_};
+            .classes = layout_.classes};
   }
 
   ScaledTable<T> ridge_times(const Tensor& table) const {
@@ -103,7 +104,7 @@ class PointOf : public SoftmaxPoint {
     }
     if (!ready_) sweep.tables[0] = w_.data_ptr<T>();
     if (with_sum) {
-      sum = softmax::empty_table(layout_, w_.options());
+      sum = softmax::empty_table(layout_, order_, w_.options());
       sweep.sum = sum.data_ptr<T>();
       if (ridge) sweep.start = ridge_times(w_);
     }
@@ -114,17 +115,17 @@ class PointOf : public SoftmaxPoint {
       if (with_sum) kernel_.residuals(rows, stride_, labels() + first, weight + first, p, factors);
     };
     run(sweep);
-    return {with_sum ? softmax::unpack(sum, layout_) : Tensor(), losses};
+    return {with_sum ? softmax::unpack(sum, layout_, order_) : Tensor(), losses};
   }
 
   std::pair<Tensor, Tensor> second_order(const Tensor& v, bool with_sum, bool with_slopes) {
-    const Tensor direction = softmax::pack(checked(v, "the vector of a product"), layout_);
+    const Tensor direction = softmax::pack(checked(v, "the vector of a product"), layout_, order_);
     Tensor sum, slopes;
     Sweep<T> sweep = begin_sweep();
     sweep.tables[0] = direction.data_ptr<T>();
     if (!ready_) sweep.tables[1] = w_.data_ptr<T>();
     if (with_sum) {
-      sum = softmax::empty_table(layout_, w_.options());
+      sum = softmax::empty_table(layout_, order_, w_.options());
       sweep.sum = sum.data_ptr<T>();
       sweep.start = ridge_times(direction);
     }
@@ -137,12 +138,13 @@ class PointOf : public SoftmaxPoint {
                         slope == nullptr ? nullptr : slope + first, with_sum ? factors : nullptr);
     };
     run(sweep);
-    return {with_sum ? softmax::unpack(sum, layout_) : Tensor(), slopes};
+    return {with_sum ? softmax::unpack(sum, layout_, order_) : Tensor(), slopes};
   }
 
   SoftmaxTerms terms_;
   WeightLayout layout_;
-  int64_t stride_;
+  softmax::Table order_;
+  int64_t stride_;  // of what has a row per example
   const Kernels<T>& kernel_;
   bool several_;
   int64_t count_;

@@ -54,7 +54,7 @@ void softmax(int64_t count, int64_t classes, int64_t runtime_stride, const int64
   for (int64_t r = 0; r < count; ++r) {
     T* row = logits + r * stride;
     const T of_label = row[labels[r]], first = row[0];
-    T largest = first, sum = 0;
+    T largest = first;
 #if !defined(__clang__)  // which warns that it cannot
 #pragma omp simd reduction(max : largest)
 #endif
@@ -62,13 +62,15 @@ void softmax(int64_t count, int64_t classes, int64_t runtime_stride, const int64
       const T logit = k < classes ? row[k] : first;  // the lanes beyond must not be the largest
       largest = logit > largest ? logit : largest;
     }
-#pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < stride; ++k) {
-      const T power = k < classes ? exp_not_positive(row[k] - largest) : T(0);
-      row[k] = power;
-      sum += power;
+#pragma omp simd
+    for (int64_t k = 0; k < stride; ++k) row[k] = k < classes ? exp_not_positive(row[k] - largest) : T(0);
+    Lanes<T, tile_of<S>> sums, powers;
+    sums.load(row);
+    for (int64_t tile = tile_of<S>; tile < stride; tile += tile_of<S>) {
+      powers.load(row + tile);
+      sums.add(powers);
     }
-    const T inverse = 1 / sum;
+    const T sum = sums.sum(), inverse = 1 / sum;
 #pragma omp simd
     for (int64_t k = 0; k < stride; ++k) row[k] *= inverse;
     if (cross_entropies != nullptr) cross_entropies[r] = log_of(sum) + (largest - of_label);
@@ -94,9 +96,14 @@ void curvature(int64_t count, int64_t runtime_stride, const int64_t* labels, con
   for (int64_t r = 0; r < count; ++r) {
     const T* p = probabilities + r * stride;
     const T* direction = s + r * stride;
-    T mean = 0;
-#pragma omp simd reduction(+ : mean)
-    for (int64_t k = 0; k < stride; ++k) mean += p[k] * direction[k];
+    Lanes<T, tile_of<S>> products, a, b;
+    products.clear();
+    for (int64_t tile = 0; tile < stride; tile += tile_of<S>) {
+      a.load(p + tile);
+      b.load(direction + tile);
+      products.add_product(a, b);
+    }
+    const T mean = products.sum();
     if (slopes != nullptr) slopes[r] = mean - direction[labels[r]];
     if (curved == nullptr) continue;
     const T weight = weights[r];

@@ -10,8 +10,8 @@
 namespace bilevel::softmax {
 namespace {
 
-constexpr int64_t block_bytes = 128 << 10;  // of data: leaves room for the tables in a core's cache
-constexpr int64_t most_block_rows = 64, fewest_block_rows = 8;
+constexpr int64_t block_bytes = 192 << 10;  // of data: leaves room for the tables in a core's second cache
+constexpr int64_t fewest_block_rows = 8, sparse_block_rows = 64;
 constexpr int64_t share_at_least = 32;  // rows: less is not worth a thread
 
 template <class T>
@@ -20,9 +20,25 @@ at::TensorOptions type_of() {
 }
 
 template <class T>
-SparseRows<T> view(const FeatureMatrix::Compressed& matrix) {
-  return {matrix.offsets.data_ptr<int64_t>(), matrix.indices.data_ptr<int32_t>(),
-          matrix.values.data_ptr<T>()};
+DenseRows<T> dense_rows(const FeatureMatrix& data) {
+  return {data.dense().data_ptr<T>(), data.rows(), data.features()};
+}
+
+template <class T>
+SparseRows<T> rows_of(const FeatureMatrix& data) {
+  const FeatureMatrix::Compressed& rows = data.by_rows();
+  return {rows.offsets.data_ptr<int64_t>(), rows.indices.data_ptr<int32_t>(), rows.values.data_ptr<T>()};
+}
+
+template <class T>
+SparseColumns<T> columns_of(const FeatureMatrix& data) {
+  const FeatureMatrix::ColumnBlocks& columns = data.by_columns();
+  return {.offsets = columns.offsets.data_ptr<int64_t>(),
+          .rows = columns.rows.data_ptr<int32_t>(),
+          .values = columns.values.data_ptr<T>(),
+          .features = data.features(),
+          .blocks = columns.offsets.numel() / data.features(),
+          .rows_at_once = columns.rows_at_once};
 }
 
 // Calls function(share, first, last) for equal shares of 0 .. size, one per thread.
@@ -33,6 +49,7 @@ void for_shares(int64_t shares, int64_t size, const Function& function) {
   });
 }
 
+// The rows first .. last of a table with a row per feature.
 template <class T>
 void fill(const ScaledTable<T>& start, int64_t stride, int64_t first, int64_t last, T* to) {
   if (start.table == nullptr) {
@@ -42,6 +59,21 @@ void fill(const ScaledTable<T>& start, int64_t stride, int64_t first, int64_t la
   for (int64_t j = first; j < last; ++j) {
     const T scale = start.scale[j * start.step];
     for (int64_t k = j * stride; k < (j + 1) * stride; ++k) to[k] = scale * start.table[k];
+  }
+}
+
+// A table with a row per class.
+template <class T>
+void fill_classes(const ScaledTable<T>& start, int64_t classes, int64_t features, T* to) {
+  const int64_t length = padded_features(features);
+  if (start.table == nullptr) {
+    std::fill(to, to + classes * length, T(0));
+    return;
+  }
+  for (int64_t k = 0; k < classes; ++k, to += length) {
+    const T* from = start.table + k * length;
+    for (int64_t j = 0; j < features; ++j) to[j] = start.scale[j * start.step] * from[j];
+    std::fill(to + features, to + length, T(0));
   }
 }
 
@@ -59,14 +91,34 @@ int64_t shares_of(int64_t rows) {
   return std::max<int64_t>(1, std::min<int64_t>(at::get_num_threads(), rows / share_at_least));
 }
 
+// The products of the rows with the tables that are wanted.
+template <class T>
+void multiply(const Sweep<T>& sweep, const Kernels<T>& kernel, const RowList& rows, T* products, T* more) {
+  const FeatureMatrix& data = sweep.data;
+  const int64_t stride = stride_for(sweep.classes);
+  const T *first = sweep.tables[0], *second = sweep.tables[1];
+  if (!data.is_sparse()) {
+    if (first != nullptr)
+      kernel.dense_product(dense_rows<T>(data), rows, sweep.classes, first, stride, products);
+    if (second != nullptr)
+      kernel.dense_product(dense_rows<T>(data), rows, sweep.classes, second, stride, more);
+  } else if (first != nullptr && second != nullptr) {
+    kernel.sparse_products(rows_of<T>(data), rows, first, second, stride, products, more);
+  } else {
+    if (first != nullptr) kernel.sparse_product(rows_of<T>(data), rows, first, stride, products);
+    if (second != nullptr) kernel.sparse_product(rows_of<T>(data), rows, second, stride, more);
+  }
+}
+
 template <class T>
 void run_by_rows(const Sweep<T>& sweep) {
-  const Kernels<T>& kernel = kernels<T>(sweep.stride);
   const FeatureMatrix& data = sweep.data;
-  const int64_t features = data.features(), stride = sweep.stride, size = features * stride;
+  const int64_t features = data.features(), classes = sweep.classes, stride = stride_for(classes);
+  const Kernels<T>& kernel = kernels<T>(stride);
+  const int64_t size = data.is_sparse() ? features * stride : classes * padded_features(features);
   const int64_t shares = shares_of(sweep.count);
   const int64_t row_bytes = std::max<int64_t>(1, data.bytes() / data.rows());
-  const int64_t rows_at_once = std::clamp(block_bytes / row_bytes, fewest_block_rows, most_block_rows);
+  const int64_t rows_at_once = std::clamp(block_bytes / row_bytes, fewest_block_rows, most_dense_rows);
   const int64_t scratch = rows_at_once * stride;
   const Tensor buffers = at::empty({shares * 3 * scratch}, type_of<T>());
   const Tensor parts = at::empty({sweep.sum == nullptr ? 0 : (shares - 1) * size}, type_of<T>());
@@ -77,25 +129,18 @@ void run_by_rows(const Sweep<T>& sweep) {
     T* const more = scores + scratch;
     T* const factors = more + scratch;
     T* const sum = share == 0 || sweep.sum == nullptr ? sweep.sum : other_sums + (share - 1) * size;
-    if (sum != nullptr) fill(share == 0 ? sweep.start : ScaledTable<T>{}, stride, 0, features, sum);
-    const auto product = [&](const RowList& rows, const T* table, T* to) {
-      if (table == nullptr) return;
-      if (data.is_sparse()) {
-        kernel.sparse_product(view<T>(data.by_rows()), rows, table, stride, {}, to);
-      } else {
-        kernel.dense_product({data.dense().data_ptr<T>(), features}, rows, table, stride, to);
-      }
-    };
+    const ScaledTable<T> start = share == 0 ? sweep.start : ScaledTable<T>{};
+    if (sum != nullptr && data.is_sparse()) fill(start, stride, 0, features, sum);
+    if (sum != nullptr && !data.is_sparse()) fill_classes(start, classes, features, sum);
     for (int64_t begin = first; begin < last; begin += rows_at_once) {
       const RowList rows{sweep.index, begin, std::min(rows_at_once, last - begin)};
-      product(rows, sweep.tables[0], scores);
-      product(rows, sweep.tables[1], more);
+      multiply(sweep, kernel, rows, scores, more);
       sweep.block(begin, rows.count, scores, more, factors);
       if (sum == nullptr) continue;
       if (data.is_sparse()) {
-        kernel.sparse_outer(view<T>(data.by_rows()), rows, factors, stride, 0, features, sum);
+        kernel.sparse_outer(rows_of<T>(data), rows, factors, stride, 0, features, sum);
       } else {
-        kernel.dense_outer({data.dense().data_ptr<T>(), features}, rows, factors, stride, sum);
+        kernel.dense_outer(dense_rows<T>(data), rows, classes, factors, stride, sum);
       }
     }
   });
@@ -108,11 +153,10 @@ void run_by_rows(const Sweep<T>& sweep) {
 
 // Where to cut the columns so that every thread gets about as many non-zeros.
 std::vector<int64_t> column_cuts(const FeatureMatrix& data, int64_t shares) {
-  const auto* offsets = data.by_columns().offsets.data_ptr<int64_t>();
+  const auto* before = data.by_columns().stored_before.data_ptr<int64_t>();
   std::vector<int64_t> cuts{0};
   for (int64_t s = 1; s < shares; ++s) {
-    cuts.push_back(std::lower_bound(offsets, offsets + data.features(), data.stored() * s / shares) -
-                   offsets);
+    cuts.push_back(std::lower_bound(before, before + data.features(), data.stored() * s / shares) - before);
   }
   cuts.push_back(data.features());
   return cuts;
@@ -124,23 +168,20 @@ std::vector<int64_t> column_cuts(const FeatureMatrix& data, int64_t shares) {
 // features.
 template <class T>
 void run_by_columns(const Sweep<T>& sweep) {
-  const Kernels<T>& kernel = kernels<T>(sweep.stride);
   const FeatureMatrix& data = sweep.data;
-  const SparseRows<T> rows = view<T>(data.by_rows()), columns = view<T>(data.by_columns());
-  const int64_t stride = sweep.stride, size = sweep.count * stride;
+  const SparseRows<T> rows = rows_of<T>(data);
+  const int64_t stride = stride_for(sweep.classes), size = sweep.count * stride;
+  const Kernels<T>& kernel = kernels<T>(stride);
   const int64_t shares = shares_of(sweep.count);
   const Tensor buffer = at::empty({3 * size}, type_of<T>());
   T* const products = buffer.data_ptr<T>();
   T* const more = products + size;
   T* const factors = more + size;
   for_shares(shares, sweep.count, [&](int64_t, int64_t first, int64_t last) {
-    for (int64_t begin = first; begin < last; begin += most_block_rows) {
-      const RowList block{sweep.index, begin, std::min(most_block_rows, last - begin)};
+    for (int64_t begin = first; begin < last; begin += sparse_block_rows) {
+      const RowList block{sweep.index, begin, std::min(sparse_block_rows, last - begin)};
       const int64_t at = begin * stride;
-      if (sweep.tables[0] != nullptr)
-        kernel.sparse_product(rows, block, sweep.tables[0], stride, {}, products + at);
-      if (sweep.tables[1] != nullptr)
-        kernel.sparse_product(rows, block, sweep.tables[1], stride, {}, more + at);
+      multiply(sweep, kernel, block, products + at, more + at);
       sweep.block(begin, block.count, products + at, more + at, factors + at);
     }
   });
@@ -149,8 +190,7 @@ void run_by_columns(const Sweep<T>& sweep) {
   for_shares(shares, shares, [&](int64_t share, int64_t, int64_t) {
     const int64_t first = cuts[static_cast<size_t>(share)], last = cuts[static_cast<size_t>(share) + 1];
     if (sweep.index == nullptr) {
-      kernel.sparse_product(columns, {nullptr, first, last - first}, factors, stride, sweep.start,
-                            sweep.sum + first * stride);
+      kernel.sparse_transposed(columns_of<T>(data), factors, stride, first, last, sweep.start, sweep.sum);
     } else {
       fill(sweep.start, stride, first, last, sweep.sum);
       kernel.sparse_outer(rows, {sweep.index, 0, sweep.count}, factors, stride, first, last, sweep.sum);
@@ -162,7 +202,9 @@ void run_by_columns(const Sweep<T>& sweep) {
 
 template <class T>
 void run(const Sweep<T>& sweep) {
-  if (sweep.data.has_columns()) {
+  // A batch of a matrix with few features has a sums' table that every thread can have for itself.
+  const bool wide = sweep.data.features() > sweep.data.rows();
+  if (sweep.data.is_sparse() && (sweep.index == nullptr || wide)) {
     run_by_columns(sweep);
   } else {
     run_by_rows(sweep);

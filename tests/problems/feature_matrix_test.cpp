@@ -1,10 +1,12 @@
 #include "bilevel/problems/feature_matrix.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -30,6 +32,29 @@ Tensor to_dense(const FeatureMatrix& matrix) {  // by rows
   return result;
 }
 
+Tensor from_columns(const FeatureMatrix& matrix) {
+  Tensor result = at::zeros({matrix.rows(), matrix.features()}, matrix.dtype());
+  const FeatureMatrix::ColumnBlocks& columns = matrix.by_columns();
+  for (int64_t c = 0; c + 1 < columns.offsets.numel(); ++c) {
+    const int64_t first_row = c / matrix.features() * columns.rows_at_once;
+    for (int64_t e = columns.offsets[c].item<int64_t>(); e < columns.offsets[c + 1].item<int64_t>(); ++e) {
+      result[first_row + columns.rows[e].item<int64_t>()][c % matrix.features()] = columns.values[e];
+    }
+  }
+  return result;
+}
+
+TEST(FeatureMatrix, ColumnsOfSeveralBlocks) {
+  const Tensor dense = thin_examples(1300, 3, 3, 1).features;
+  const FeatureMatrix matrix = FeatureMatrix::from_dense(dense, Storage::sparse);
+  EXPECT_EQ(matrix.by_columns().offsets.numel(), 3 * 3 + 1);  // a fifth of 512 rows is a hundred
+  EXPECT_TRUE(from_columns(matrix).equal(dense));
+  const Tensor in_each = dense.ne(0).sum(0), before = matrix.by_columns().stored_before;
+  EXPECT_TRUE((before.slice(0, 1) - before.slice(0, 0, 3)).equal(in_each));
+  const Tensor factors = random_like(at::empty({1300, 10}, doubles()), 2);
+  EXPECT_LT(relative_error(transposed_scores(matrix, {}, factors), dense.t().mm(factors)), 1e-14);
+}
+
 TEST(FeatureMatrix, CompressingLosesNothing) {
   for (const int64_t features : {6, 40}) {
     const Tensor dense = thin_examples(20, features, 3, 1).features;
@@ -37,7 +62,7 @@ TEST(FeatureMatrix, CompressingLosesNothing) {
     EXPECT_TRUE(to_dense(matrix).equal(dense));
     EXPECT_EQ(matrix.stored(), dense.count_nonzero().item<int64_t>());
     EXPECT_EQ(matrix.bytes(), matrix.stored() * 12);
-    EXPECT_EQ(matrix.has_columns(), features > 20);
+    EXPECT_TRUE(from_columns(matrix).equal(dense));
     EXPECT_TRUE(to_dense(matrix.to(at::kFloat)).equal(dense.to(at::kFloat)));
   }
 }
@@ -129,6 +154,63 @@ TEST(SoftmaxKernels, SoftmaxOfEveryInstructionSet) {
   check_softmax_kernels<float>(at::kFloat, 1e-6);
 }
 
+// A table with a row per class, as the dense kernels have it.
+Tensor by_class(const Tensor& by_feature) {
+  return at::constant_pad_nd(by_feature.t(),
+                             {0, softmax::padded_features(by_feature.size(0)) - by_feature.size(0)})
+      .contiguous();
+}
+
+// In the kernels' type, against the product in double.
+template <class T>
+void check_dense_kernels(softmax::Instructions set, const Tensor& dense, const Tensor& index, int64_t classes,
+                         at::ScalarType dtype, double near) {
+  const int64_t stride = softmax::stride_for(classes), features = dense.size(1), count = index.numel();
+  const auto& kernel = softmax::kernels<T>(stride, set);
+  const Tensor typed = dense.to(dtype);
+  const softmax::DenseRows<T> rows{typed.data_ptr<T>(), dense.size(0), features};
+  const softmax::RowList list{index.data_ptr<int64_t>(), 0, count};
+  const Tensor weights = random_like(at::empty({features, classes}, doubles()), 1);
+  const Tensor factors = random_like(at::empty({count, classes}, doubles()), 2);
+  const Tensor batch = dense.index_select(0, index);
+  Tensor product = at::full({count, stride}, 7, dtype);
+  kernel.dense_product(rows, list, classes, by_class(weights).to(dtype).data_ptr<T>(), stride,
+                       product.data_ptr<T>());
+  const auto what = fmt::format("{}, {} classes, {} features", name_of(set), classes, features);
+  EXPECT_LT(relative_error(product.narrow(1, 0, classes).to(at::kDouble), batch.mm(weights)), near) << what;
+  EXPECT_EQ(value(product.narrow(1, classes, stride - classes).abs().sum()), 0) << what;
+  Tensor sum = at::ones({classes, softmax::padded_features(features)}, dtype);
+  const Tensor padded = at::constant_pad_nd(factors, {0, stride - classes}).to(dtype).contiguous();
+  kernel.dense_outer(rows, list, classes, padded.data_ptr<T>(), stride, sum.data_ptr<T>());
+  EXPECT_LT(relative_error(sum.narrow(1, 0, features).t().to(at::kDouble), 1 + batch.t().mm(factors)), near)
+      << what;
+  EXPECT_TRUE(sum.narrow(1, features, sum.size(1) - features).eq(1).all().item<bool>()) << what;
+}
+
+TEST(SoftmaxKernels, DenseProductsOfEveryInstructionSet) {
+  using softmax::Instructions;
+  const Tensor index = longs({22, 3, 3, 22, 0, 21, 20, 1, 22});  // the last rows, at the end of the memory
+  for (const Instructions set : {Instructions::baseline, Instructions::avx2, Instructions::avx512}) {
+    if (set > softmax::best_instructions()) continue;
+    for (const int64_t features : {1, 11, 32, 49, 65, 113}) {
+      const Tensor dense = thin_examples(23, features, 3, 1).features;
+      for (const int64_t classes : {1, 2, 3, 5, 7, 10, 11, 20, 31, 70}) {
+        check_dense_kernels<double>(set, dense, index, classes, at::kDouble, 1e-14);
+        check_dense_kernels<float>(set, dense, index, classes, at::kFloat, 1e-6);
+      }
+    }
+  }
+}
+
+// What lies beyond a row's end is another row's, and must not be seen.
+TEST(SoftmaxKernels, ARowWithInfinitiesSpoilsItsOwnProductsOnly) {
+  Tensor dense = thin_examples(5, 35, 3, 1).features.to(at::kFloat);
+  dense[3].fill_(std::numeric_limits<float>::infinity());
+  const FeatureMatrix data = FeatureMatrix::from_dense(dense, Storage::dense);
+  const Tensor finite = linear_scores(data, {}, at::ones({35, 10}, at::kFloat)).isfinite().all(1);
+  EXPECT_TRUE(finite.equal(at::tensor({1, 1, 1, 0, 1}, at::kInt).to(at::kBool))) << finite;
+}
+
 template <class T>
 void check_product_kernels(at::ScalarType dtype, double near) {
   using softmax::Instructions;
@@ -137,6 +219,12 @@ void check_product_kernels(at::ScalarType dtype, double near) {
   const softmax::SparseRows<T> rows{sparse.by_rows().offsets.template data_ptr<int64_t>(),
                                     sparse.by_rows().indices.template data_ptr<int32_t>(),
                                     sparse.by_rows().values.template data_ptr<T>()};
+  const softmax::SparseColumns<T> columns{sparse.by_columns().offsets.template data_ptr<int64_t>(),
+                                          sparse.by_columns().rows.template data_ptr<int32_t>(),
+                                          sparse.by_columns().values.template data_ptr<T>(),
+                                          11,
+                                          1,
+                                          sparse.by_columns().rows_at_once};
   for (const Instructions set : {Instructions::baseline, Instructions::avx2, Instructions::avx512}) {
     if (set > softmax::best_instructions()) continue;
     for (const int64_t stride : {4, 8, 16, 20, 32, 64}) {
@@ -144,20 +232,26 @@ void check_product_kernels(at::ScalarType dtype, double near) {
       const Tensor table = random_like(at::empty({11, stride}, dtype), 1);
       const Tensor factors = random_like(at::empty({23, stride}, dtype), 2);
       Tensor product = at::empty({23, stride}, dtype), sum = at::ones({11, stride}, dtype);
-      kernel.dense_product({dense.data_ptr<T>(), 11}, {nullptr, 0, 23}, table.data_ptr<T>(), stride,
-                           product.data_ptr<T>());
+      kernel.sparse_product(rows, {nullptr, 0, 23}, table.data_ptr<T>(), stride, product.data_ptr<T>());
       EXPECT_LT(relative_error(product, dense.mm(table)), near) << name_of(set);
-      kernel.dense_outer({dense.data_ptr<T>(), 11}, {nullptr, 0, 23}, factors.data_ptr<T>(), stride,
-                         sum.data_ptr<T>());
-      EXPECT_LT(relative_error(sum, 1 + dense.t().mm(factors)), near) << name_of(set);
-      kernel.sparse_product(rows, {nullptr, 0, 23}, table.data_ptr<T>(), stride, {}, product.data_ptr<T>());
-      EXPECT_LT(relative_error(product, dense.mm(table)), near) << name_of(set);
-      sum.fill_(1);  // in two ranges of features, as two threads would
+      Tensor one = at::empty_like(product), two = at::empty_like(product);
+      const Tensor other = random_like(at::empty({11, stride}, dtype), 3);
+      kernel.sparse_products(rows, {nullptr, 0, 23}, other.data_ptr<T>(), table.data_ptr<T>(), stride,
+                             one.data_ptr<T>(), two.data_ptr<T>());
+      EXPECT_LT(relative_error(one, dense.mm(other)), near) << name_of(set);
+      EXPECT_TRUE(two.equal(product)) << name_of(set);
+      // In two ranges of features, as two threads would.
       for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 4}, {4, 11}}) {
         kernel.sparse_outer(rows, {nullptr, 0, 23}, factors.data_ptr<T>(), stride, first, last,
                             sum.data_ptr<T>());
       }
       EXPECT_LT(relative_error(sum, 1 + dense.t().mm(factors)), near) << name_of(set);
+      const T scale[1] = {3};
+      for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 4}, {4, 11}}) {
+        kernel.sparse_transposed(columns, factors.data_ptr<T>(), stride, first, last,
+                                 {table.data_ptr<T>(), scale, 0}, sum.data_ptr<T>());
+      }
+      EXPECT_LT(relative_error(sum, 3 * table + dense.t().mm(factors)), near) << name_of(set);
     }
   }
 }
