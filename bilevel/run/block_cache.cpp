@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -46,6 +47,7 @@ class BlockCache final : public c10::Allocator {
  private:
   static constexpr size_t smallest = size_t{1} << 20;     // below it the heap serves well
   static constexpr size_t granularity = size_t{1} << 16;  // sizes that differ by less share their blocks
+  static constexpr size_t huge_page = size_t{2} << 20;
   static constexpr size_t most_idle = size_t{512} << 20;  // what may lie unused
 
   c10::DataPtr make(size_t bytes) {
@@ -63,11 +65,30 @@ class BlockCache final : public c10::Allocator {
       idle.pop_back();
       idle_bytes_ -= bytes;
     } else {
-      data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      if (data == MAP_FAILED) throw std::bad_alloc();
+      data = map(bytes);
     }
     live_[data] = bytes;
     return data;
+  }
+
+  // A large block begins at a huge page and asks for huge pages as far as it fills them, so that it never
+  // takes more memory than its size: products that walk through it miss fewer addresses, and it is cleared
+  // faster.
+  static void* map(size_t bytes) {
+    const size_t more = bytes < huge_page ? 0 : huge_page;
+    void* const mapped =
+        mmap(nullptr, bytes + more, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) throw std::bad_alloc();
+    if (more == 0) return mapped;
+    auto* const from = static_cast<char*>(mapped);
+    const size_t beyond = reinterpret_cast<uintptr_t>(mapped) % huge_page;
+    const size_t before = beyond == 0 ? 0 : huge_page - beyond;
+    if (before > 0) munmap(from, before);
+    if (before < more) munmap(from + before + bytes, more - before);
+#ifdef MADV_HUGEPAGE
+    madvise(from + before, bytes / huge_page * huge_page, MADV_HUGEPAGE);  // a wish: refusal is no error
+#endif
+    return from + before;
   }
 
   static void give_back(void* data) {
