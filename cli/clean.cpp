@@ -21,6 +21,7 @@
 #include "cli/clean_output.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/data_digest.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
 #include "cli/run_problem.h"
@@ -224,9 +225,20 @@ void choose(CLI::App& command, const CleaningModel& model, Options& o, Progress&
 
 using Clock = std::chrono::steady_clock;
 
+std::string digest_of(const CleaningSets& sets) {
+  std::vector<Tensor> contents;
+  for (const CleaningSet* set : {&sets.train, &sets.valid, &sets.test}) {
+    if (set->size() == 0) continue;
+    contents.push_back(set->labels);
+    for (const Tensor& part : contents_of(set->features)) contents.push_back(part);
+  }
+  return data_digest(contents, {sets.train.features.columns(), sets.classes});
+}
+
 CleanReport clean_in_folder(const Options& o, const CleaningSets& sets, const CleaningModel& model,
                             RunFolder& folder, Progress& progress) {
   const auto checkpoint = load_run(folder, o.run, o.common);
+  const std::string digest = digest_of(sets);
   CleanHooks hooks;
   hooks.progress = [&](const std::string& what) { progress("clean: " + what); };
   hooks.interrupted = [] { return stop_requested(); };
@@ -239,8 +251,7 @@ CleanReport clean_in_folder(const Options& o, const CleaningSets& sets, const Cl
                  .command = "clean"};
     job.learned_name = "weights";
     job.learned = [](const Tensor& x) { return x.sigmoid(); };
-    job.data = data_digest({sets.train.labels, sets.valid.labels, sets.test.labels},
-                           {sets.train.features.columns(), sets.classes});
+    job.data = digest;
     return solve_in_folder(job, folder, checkpoint);
   };
   return clean(sets, model, o.clean, hooks);

@@ -22,6 +22,7 @@
 #include "cli/algorithm_options.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/data_digest.h"
 #include "cli/interact_output.h"
 #include "cli/run_options.h"
 #include "cli/solve_run.h"

@@ -12,7 +12,7 @@
 #include "bilevel/clean/clean.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/problems/cleaning_model.h"
-#include "cli/run_options.h"
+#include "cli/data_digest.h"
 
 namespace bilevel::cli {
 

@@ -1,6 +1,5 @@
 #include "cli/run_options.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
@@ -15,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "bilevel/data/sha256.h"
 #include "bilevel/run/machine.h"
 #include "bilevel/run/shell_word.h"
 #include "cli/runs.h"
@@ -271,22 +269,6 @@ std::optional<Checkpoint> load_run(RunFolder& run, const RunFlags& f, const Comm
     fmt::print(stderr, "warning: {}\n", difference);
   }
   return checkpoint;
-}
-
-std::string data_digest(const std::vector<Tensor>& contents, const std::vector<int64_t>& sizes) {
-  Sha256 digest;
-  const auto add = [&](const void* bytes, size_t count, size_t each) {
-    const auto length = static_cast<int64_t>(count);  // so that two sets cannot be cut at another place
-    digest.add({reinterpret_cast<const char*>(&length), sizeof length});
-    digest.add({static_cast<const char*>(bytes), count * each});
-  };
-  for (const Tensor& set : contents) {
-    if (!set.defined()) continue;
-    const Tensor here = set.to(at::kCPU).contiguous();
-    add(here.data_ptr(), static_cast<size_t>(here.numel()), static_cast<size_t>(here.element_size()));
-  }
-  add(sizes.data(), sizes.size(), sizeof(int64_t));
-  return digest.hex();
 }
 
 void say_interrupted(const CLI::App& command, const RunFolder& run) {

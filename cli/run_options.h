@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "bilevel/core/tensor.h"
 #include "bilevel/run/run_folder.h"
 #include "cli/common.h"
 
@@ -44,10 +43,6 @@ std::string default_run_folder(const std::string& command, uint64_t seed);
 nlohmann::ordered_json options_json(CLI::App& command);
 // As if it had been typed, so that a resumed run has it too.
 void set_option(CLI::App& command, const std::string& name, const std::string& value);
-
-// Of tensors, bit for bit, and sizes: tells another set, another part of it or another order. Undefined
-// tensors are left out.
-std::string data_digest(const std::vector<Tensor>& contents, const std::vector<int64_t>& sizes);
 
 // What is said where a signal ended the run.
 void say_interrupted(const CLI::App& command, const RunFolder& run);

@@ -25,6 +25,7 @@
 #include "bilevel/run/stop_signal.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/data_digest.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
@@ -157,9 +158,8 @@ Setup make_setup(CLI::App& command, SearchFlags& o, Progress& progress) {
   o.data.seed = o.split.seed = setup.search.seed;
   const ImageData data = load_image_data(o.data);
   const SearchSplit split = make_search_split(data.train_labels, data.classes, o.split);
-  std::vector<int64_t> sizes = data.train_images.sizes().vec();
-  sizes.push_back(data.classes);
-  setup.digest = data_digest({data.train_labels, split.train, split.valid}, sizes);
+  setup.digest =
+      data_digest({data.train_images, data.train_labels, split.train, split.valid}, {data.classes});
   if (o.method == "random") {
     setup.random = make_random_search(setup.space, setup.search, o, data, split, setup.tensors);
   }

@@ -23,6 +23,7 @@
 #include "bilevel/run/stop_signal.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/data_digest.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
@@ -232,15 +233,14 @@ Json summary_json(const Options& o, const Job& job, const nas::TrainState& state
 }
 
 std::string digest_of(const ImageData& data) {
-  std::vector<int64_t> sizes = data.train_images.sizes().vec();
-  sizes.push_back(data.classes);
-  return data_digest({data.train_labels, data.test_labels}, sizes);
+  return data_digest({data.train_images, data.train_labels, data.test_images, data.test_labels},
+                     {data.classes});
 }
 
-void require_same_images(const Checkpoint& checkpoint, const ImageData& data, const std::string& folder) {
-  if (checkpoint.metadata.value("data", "") == digest_of(data)) return;
+void require_same_images(const Checkpoint& checkpoint, const std::string& digest, const std::string& folder) {
+  if (checkpoint.metadata.value("data", "") == digest) return;
   throw std::runtime_error(
-      fmt::format("--resume {}: the labels or sizes of the images are others than those that it began with; "
+      fmt::format("--resume {}: the images or their labels are not those that it began with; "
                   "give back the same files, or begin anew with --out",
                   folder));
 }
@@ -265,11 +265,11 @@ void print_text(const Options& o, const Job& job, const nas::TrainState& state) 
 // From the checkpoint where there is one; whether it came to the end.
 bool train_in_folder(const Options& o, const Job& job, RunFolder& folder, nas::TrainState& state) {
   const auto checkpoint = load_run(folder, o.run, o.common);
-  if (checkpoint) require_same_images(*checkpoint, job.data, o.run.resume);
+  const std::string digest = digest_of(job.data);
+  if (checkpoint) require_same_images(*checkpoint, digest, o.run.resume);
   state = checkpoint ? nas::take_training(*checkpoint, *job.training) : job.training->start();
   const int64_t steps = job.training->steps_per_epoch();
   RunProgress progress(o.common, "train", o.train.epochs * steps, state.inner.step);
-  const std::string digest = digest_of(job.data);
   nas::TrainHooks hooks;
   hooks.stop = stop_requested;
   hooks.progress = [&](const nas::TrainProgress& p) {

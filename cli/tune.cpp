@@ -24,6 +24,7 @@
 #include "cli/auto_method.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/data_digest.h"
 #include "cli/json.h"
 #include "cli/newsgroups_path.h"
 #include "cli/progress.h"
@@ -195,6 +196,16 @@ std::vector<int64_t> by_regularizer(const Tensor& x) {
   return order;
 }
 
+std::string digest_of(const RegularizerSets& sets) {
+  std::vector<Tensor> contents;
+  for (const LabelledRows* set : {&sets.train, &sets.valid, sets.test ? &*sets.test : nullptr}) {
+    if (set == nullptr) continue;
+    contents.push_back(set->labels);
+    for (const Tensor& part : contents_of(set->features)) contents.push_back(part);
+  }
+  return data_digest(contents, {sets.train.features.features(), sets.classes});
+}
+
 SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o, RunFolder& folder) {
   const auto checkpoint = load_run(folder, o.run, o.common);
   const auto algorithm = make_algorithm(o.algorithm.algorithm, o.algorithm.settings);
@@ -206,9 +217,7 @@ SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o,
                .command = "tune"};
   job.learned_name = "regularisers";
   job.learned = [](const Tensor& x) { return x.exp(); };
-  const RegularizerSets& sets = problem.sets();
-  job.data = data_digest({sets.train.labels, sets.valid.labels, sets.test ? sets.test->labels : Tensor()},
-                         {problem.layout().features, sets.nonzeros, sets.classes});
+  job.data = digest_of(problem.sets());
   return solve_in_folder(job, folder, checkpoint);
 }
 

@@ -214,6 +214,75 @@ TEST_F(ResumeTest, LearnTellsOtherImagesAndFindsMovedOnes) {
   EXPECT_EQ(run_json("learn --resume " + run + " --data " + there).at("test_loss"), whole.at("test_loss"));
 }
 
+// One pixel or one feature is another; labels and sizes are the same.
+TEST_F(ResumeTest, OneOtherPixelIsOtherImages) {
+  const Tensor pixels = at::arange(60 * 64).reshape({60, 64}).remainder(211), other = pixels.clone();
+  other[7][9] = 250;
+  const std::string labels = idx({60}, at::arange(60).remainder(4));
+  put(folder_ / "labels", labels);
+  put(folder_ / "test-images", idx({60, 8, 8}, pixels));
+  const std::string small =
+      " --epochs 2 --channels 2 --cells 1 --batch 8 --threads 1 --save-every 0 --data " + folder_ / "images" +
+      " --labels " + folder_ / "labels";
+  const std::string commands[] = {
+      "search --method darts-first-order --eigenvalue-products 0" + small,
+      "train --arch '|skip_connect~0|+|none~0|skip_connect~1|+|none~0|none~1|nor_conv_1x1~2|' "
+      "--test-images " +
+          folder_ / "test-images" + " --test-labels " + folder_ / "labels" + small};
+  for (const std::string& command : commands) {
+    const std::string name = command.substr(0, command.find(' ')), run = folder_ / name;
+    put(folder_ / "images", idx({60, 8, 8}, pixels));
+    run_json(command + " --out " + run);
+    kill_late(run);
+    put(folder_ / "images", idx({60, 8, 8}, other));
+    EXPECT_THAT(refusal(name + " --resume " + run, 1), HasSubstr("--resume " + run)) << name;
+    put(folder_ / "images", idx({60, 8, 8}, pixels));
+    run_json(name + " --resume " + run);
+  }
+}
+
+TEST_F(ResumeTest, OneOtherFeatureIsOtherExamples) {
+  const auto table = [](double first) {
+    std::string text;
+    for (int i = 0; i < 24; ++i) {
+      text += std::to_string(i == 0 ? first : std::sin(i)) + "," + std::to_string(std::cos(3 * i)) + "," +
+              std::to_string(i % 3 == 0) + "\n";
+    }
+    return text;
+  };
+  const auto sparse = [](double first) {
+    std::string text;
+    for (int i = 0; i < 24; ++i) {
+      text += std::to_string(i % 2) + " " + std::to_string(i % 5 + 1) + ":" +
+              std::to_string(i == 0 ? first : 1.0 + i % 3) + " 9:1\n";
+    }
+    return text;
+  };
+  put(folder_ / "valid.csv", table(0.5));
+  put(folder_ / "valid.svm", sparse(1));
+  struct Job {
+    std::string command, file;
+    std::string before, after;
+  };
+  const std::string few = " --iterations 3 --inner-steps 5 --threads 1 --save-every 0";
+  const Job jobs[] = {{"clean --final-steps 2" + few, "train.csv", table(0.5), table(0.25)},
+                      {"tune" + few, "train.csv", table(0.5), table(0.25)},
+                      {"tune" + few, "train.svm", sparse(1), sparse(2)}};
+  for (const Job& job : jobs) {
+    const std::string name = job.command.substr(0, job.command.find(' '));
+    const std::string run = folder_ / (name + job.file), ending = job.file.substr(5);
+    put(folder_ / job.file, job.before);
+    run_json(job.command + " --train " + folder_ / job.file + " --valid " + folder_ / ("valid" + ending) +
+             " --out " + run);
+    kill_late(run);
+    put(folder_ / job.file, job.after);
+    EXPECT_THAT(refusal(name + " --resume " + run, 1),
+                AllOf(HasSubstr("--resume " + run), HasSubstr("other data")));
+    put(folder_ / job.file, job.before);
+    run_json(name + " --resume " + run);
+  }
+}
+
 TEST_F(ResumeTest, AFinishedLearnerIsLeftAsItIs) {
   const std::string run = folder_ / "run";
   const json whole = run_json(learn + " --out " + run);

@@ -161,7 +161,8 @@ TEST_F(TrainTest, ResumeRefusesOtherWordsAndOtherImages) {
   EXPECT_THAT(refusal("--resume " + folder_ / "nowhere", 1), HasSubstr("there is no run.json"));
   const std::string labels = read_text(folder_ / "train.labels");
   put(folder_ / "train.labels", idx({200}, at::arange(200).add(1).remainder(4)));
-  EXPECT_THAT(refusal("--resume " + out, 1), HasSubstr("labels or sizes of the images are others"));
+  EXPECT_THAT(refusal("--resume " + out, 1),
+              HasSubstr("the images or their labels are not those that it began with"));
   put(folder_ / "train.labels", labels);
   const Output again =
       run_program("train --quiet --json --epochs 1 --resume " + out);  // the same words may be said
