@@ -15,6 +15,7 @@
 #include "bilevel/data/image_sets.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/image_options.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 
@@ -130,6 +131,7 @@ void show_images(ShowOptions& o) {
     const Json out = {{"data", o.images.data},
                       {"train", data.train_labels.numel()},
                       {"test", data.test_labels.numel()},
+                      {"held_out", held_out_json(data)},
                       {"channels", channels},
                       {"height", height},
                       {"width", width},
@@ -188,9 +190,6 @@ void add_data_command(CLI::App& app, int& /*exit_code*/) {
   show->add_option("--test-labels", images.test_labels, "IDX file of their labels");
   show->add_option("--image-size", images.image_size, "rescale to this height and width; 0 = as they are")
       ->capture_default_str();
-  show->add_option("--test-fraction", images.test_fraction, "held out where no test set is given")
-      ->capture_default_str();
-  show->add_option("--seed", images.seed, "of what is held out")->capture_default_str();
   add_options(*show, showing->files, "--data-dir", "where sets known by name are looked for");
   show->footer(
       "Examples:\n"

@@ -1,5 +1,11 @@
 #include "cli/image_options.h"
 
+#include <ATen/ATen.h>
+
+#include <tuple>
+
+#include "cli/data_digest.h"
+
 namespace bilevel::cli {
 
 void add_image_options(CLI::App& command, ImageDataOptions& data, AugmentOptions& augment) {
@@ -15,7 +21,7 @@ void add_image_options(CLI::App& command, ImageDataOptions& data, AugmentOptions
       ->capture_default_str();
   images->add_option("--labels", data.labels, "IDX file of labels, for an IDX file of images");
   images->add_option("--test-images", data.test_images,
-                     "IDX file of test images; left out: a part is held out");
+                     "IDX file of test images; left out: a fifth is held out, the same for every seed");
   images->add_option("--test-labels", data.test_labels, "IDX file of their labels");
   images->add_option("--image-size", data.image_size, "rescale to this height and width; 0 = as they are")
       ->capture_default_str();
@@ -25,6 +31,12 @@ void add_image_options(CLI::App& command, ImageDataOptions& data, AugmentOptions
   images->add_flag("--flip,!--no-flip", augment.flip, "flip every other image left to right (default)");
   images->add_option("--cutout", augment.cutout, "side of the square that is blanked; 0 = none")
       ->capture_default_str();
+}
+
+Json held_out_json(const ImageData& data) {
+  if (!data.held_out.defined()) return nullptr;
+  const Tensor positions = std::get<0>(data.held_out.sort());
+  return {{"images", positions.numel()}, {"digest", data_digest({positions}, {}).substr(0, 16)}};
 }
 
 }  // namespace bilevel::cli

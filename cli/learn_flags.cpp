@@ -143,7 +143,7 @@ void add_learn_options(CLI::App& command, LearnFlags& o) {
   add_setting(
       *outer, o, "--test-tasks", [](S & s) -> auto& { return s.learn.test_tasks; },
       "M: tasks of test classes at the end");
-  outer->add_option("--seed", o.given.data.seed, "of the classes' parts, the tasks and x")
+  outer->add_option("--seed", o.given.data.seed, "of the tasks, of x, and of omniglot's parts")
       ->capture_default_str();
   add_run_options(command, o.run);
   add_common_options(command, o.common);

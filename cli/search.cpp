@@ -26,6 +26,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/data_digest.h"
+#include "cli/image_options.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
@@ -56,6 +57,7 @@ struct Setup {
   std::optional<nas::SupernetProblem> problem;
   at::TensorOptions tensors;
   std::string digest;  // of the images
+  Json held_out;       // which of them no search sees
 };
 
 nas::SearchState resumed_state(const SearchFlags& o, const Setup& setup, const Checkpoint& checkpoint) {
@@ -155,8 +157,9 @@ Setup make_setup(CLI::App& command, SearchFlags& o, Progress& progress) {
           fmt::format("--benchmark {}: {}; give its table or leave it out", o.benchmark, error.what()));
     }
   }
-  o.data.seed = o.split.seed = setup.search.seed;
+  o.split.seed = setup.search.seed;
   const ImageData data = load_image_data(o.data);
+  setup.held_out = held_out_json(data);
   const SearchSplit split = make_search_split(data.train_labels, data.classes, o.split);
   setup.digest =
       data_digest({data.train_images, data.train_labels, split.train, split.valid}, {data.classes});
@@ -230,7 +233,8 @@ void work(const CLI::App& command, const SearchFlags& o, Setup& setup, nas::Sear
       search != nullptr ? search->run(std::move(state), callbacks)
                         : nas::random_search(*setup.random, benchmark, std::move(state), callbacks);
   const SearchOutput output = output_of(o, setup, summary, folder.path());
-  const Json json = search_json(output);
+  Json json = search_json(output);
+  json["held_out"] = setup.held_out;
   const bool interrupted_now = summary.end == nas::SearchEnd::interrupted;
   if (!interrupted_now) write_search(output);
   folder.end(interrupted_now ? RunStatus::interrupted : RunStatus::finished, "", json);

@@ -24,6 +24,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/data_digest.h"
+#include "cli/image_options.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
@@ -66,7 +67,8 @@ void add_options(CLI::App& command, Options& o) {
       ->envname("BILEVEL_DATA")
       ->capture_default_str();
   data->add_option("--labels", d.labels, "IDX file of the labels of an IDX file");
-  data->add_option("--test-images", d.test_images, "IDX file; left out: a fifth is held out");
+  data->add_option("--test-images", d.test_images,
+                   "IDX file; left out: a fifth is held out, the same for every seed");
   data->add_option("--test-labels", d.test_labels, "IDX file");
   data->add_option("--image-size", d.image_size, "rescales all images to this side; 0 = as they are")
       ->capture_default_str();
@@ -152,7 +154,6 @@ void complete(const CLI::App& command, Options& o) {
   fill("--auxiliary", train.auxiliary, recipe.auxiliary);
   fill("--label-smoothing", train.label_smoothing, recipe.label_smoothing);
   train.augment.flip = !o.no_flip;
-  o.data.seed = train.seed;
   if (o.train_size < 0) {
     throw std::invalid_argument(fmt::format("--train-size {}: must be at least 0 (all)", o.train_size));
   }
@@ -223,6 +224,7 @@ Json summary_json(const Options& o, const Job& job, const nas::TrainState& state
       {"data", o.data.data},
       {"train_images", job.data.train_labels.numel()},
       {"test_images", job.data.test_labels.numel()},
+      {"held_out", held_out_json(job.data)},
       {"finished", finished},
       {"test_accuracy", state.history.empty() ? Json(nullptr) : Json(state.history.back().test_accuracy)},
       {"seconds", seconds_of(state)},

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "bilevel/core/random.h"
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/idx.h"
 #include "bilevel/data/image_folder.h"
@@ -108,11 +109,16 @@ void hold_out_test(ImageData& data, const ImageDataOptions& options) {
   const auto test = static_cast<int64_t>(std::llround(options.test_fraction * static_cast<double>(count)));
   if (test < 1 || test >= count) {
     throw std::invalid_argument(
-        fmt::format("test_fraction = {}: takes {} of {} images; both the training and the test set need one",
+        fmt::format("test_fraction = {}: takes {} of {} images; both the training and the test set need "
+                    "one: bring more images, or a test set",
                     options.test_fraction, test, count));
   }
+  // From the labels and a fixed stream alone. The seed of a run must not choose: a cell that was found with
+  // one seed would be tested, with another, on images that chose it. Nor may the pixels, which follow the
+  // image size.
   const Splits splits = make_splits(data.train_labels, data.classes, {count - test, 0, test},
-                                    Balance::proportional, options.seed);
+                                    Balance::proportional, named_seed(0, "held-out test images"));
+  data.held_out = splits.test;
   data.test_images = data.train_images.index_select(0, splits.test);
   data.test_labels = data.train_labels.index_select(0, splits.test);
   data.train_images = data.train_images.index_select(0, splits.train);

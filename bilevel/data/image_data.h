@@ -18,9 +18,10 @@ struct ImageDataOptions {
   std::string labels = {};       // the IDX file of labels, for an IDX file of images
   std::string test_images = {};  // IDX files of the test set, both or none
   std::string test_labels = {};
-  int64_t image_size = 0;      // rescales every image to this height and width; 0 keeps their own size
-  double test_fraction = 0.2;  // held out, class by class, where no test set is given
-  uint64_t seed = 0;           // of what is held out
+  int64_t image_size = 0;  // rescales every image to this height and width; 0 keeps their own size
+  // Held out, class by class, where no test set is given: always the same images, whatever the seed of the
+  // run and the size that they are rescaled to. What one command learns on, another never tests on.
+  double test_fraction = 0.2;
 
   void validate() const;  // throws std::invalid_argument naming the option, its value and the bound
 };
@@ -28,6 +29,7 @@ struct ImageDataOptions {
 struct ImageData {
   Tensor train_images, test_images;  // uint8, N x C x H x W, CPU; C is 1 or 3
   Tensor train_labels, test_labels;  // int64, N, CPU
+  Tensor held_out;  // int64: where the test images stood among all; undefined where a test set was given
   int64_t classes = 0;
   std::vector<std::string> class_names;
   std::vector<double> mean, std;  // per channel, of pixels from 0 to 255

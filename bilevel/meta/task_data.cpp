@@ -38,7 +38,7 @@ ImageTaskSet omniglot_set(const TaskDataOptions& o) {
 ImageTaskSet image_set_of(const TaskDataOptions& o) {
   if (o.data == "omniglot") return omniglot_set(o);
   if (o.data == "fc100") return read_fc100(o.folder);
-  return read_task_folder(o.data, o.image_size, o.seed);
+  return read_task_folder(o.data, o.image_size);
 }
 
 // Where the files lie does not matter, nor what their folders are called beyond the order that gives.

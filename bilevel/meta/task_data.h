@@ -19,7 +19,7 @@ struct TaskDataOptions {
       "data";  // where omniglot and fc100 are looked for, or below a folder of their name there
   TaskShape shape;
   int64_t image_size = 0;  // height and width; 0: 28 for omniglot, 32 for fc100, as they are for a folder
-  uint64_t seed = 0;       // of the tasks, of which classes are in which part, and of synthetic classes
+  uint64_t seed = 0;       // of the tasks, of omniglot's parts, and of synthetic classes
   at::TensorOptions tensors = at::TensorOptions().dtype(at::kFloat);
   void validate() const;  // throws std::invalid_argument naming the option, its value and the bound
 };

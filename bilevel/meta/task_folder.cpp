@@ -76,7 +76,7 @@ ImageTaskSet read_parted(const std::vector<PartFolder>& folders, int64_t image_s
 
 }  // namespace
 
-ImageTaskSet read_task_folder(const std::string& folder, int64_t image_size, uint64_t seed) {
+ImageTaskSet read_task_folder(const std::string& folder, int64_t image_size) {
   if (!is_folder(folder)) file_error(folder, "a folder", "none", "check the path");
   const std::vector<PartFolder> parts = part_folders(folder);
   ImageTaskSet set;
@@ -85,7 +85,7 @@ ImageTaskSet read_task_folder(const std::string& folder, int64_t image_size, uin
   } else {
     const FolderImages read = read_image_folder(folder, image_size);
     set.images = group_by_class(read.images, read.labels, read.class_names);
-    set.parts = split_classes(set.images.classes(), 64, 16, 20, seed);
+    set.parts = split_classes(set.images.classes(), 64, 16, 20, /*seed=*/0);
     if (set.parts.train.empty()) {
       file_error(folder, "classes for three parts", fmt::format("{}", set.images.classes()),
                  "bring more class folders");

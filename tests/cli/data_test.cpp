@@ -44,7 +44,8 @@ TEST(DataShow, PrintsSizesClassesMeanAndDeviation) {
   EXPECT_THAT(run_program(arguments).out,
               AllOf(HasSubstr("8 training and 2 test images, 2 x 1 pixels, grey, 2 classes"),
                     HasSubstr("mean 15.00, std 11.18")));
-  EXPECT_EQ(run_program(arguments + " --image-size 4 --test-fraction 0.4 --json").json().at("test"), 4);
+  EXPECT_EQ(run_program(arguments + " --image-size 4 --json").json().at("held_out"), shown.at("held_out"));
+  EXPECT_EQ(shown.at("held_out").at("images"), 2);
 }
 
 TEST(DataShow, NamesWhatIsMissing) {

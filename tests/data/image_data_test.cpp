@@ -8,6 +8,7 @@
 
 #include "bilevel/data/image_sets.h"
 #include "bilevel/data/png.h"
+#include "bilevel/data/search_split.h"
 #include "tests/data/png_files.h"
 
 namespace bilevel::test {
@@ -87,11 +88,45 @@ TEST(ImageData, HoldsOutATestSetByClass) {
   EXPECT_TRUE(std::get<0>(all.sort()).equal(at::arange(50).to(at::kByte)));
   EXPECT_TRUE(data.test_images.flatten().remainder(5).eq(0).to(at::kLong).equal(data.test_labels));
   EXPECT_TRUE(load_image_data(options).test_images.equal(data.test_images));
-  options.seed = 1;
-  EXPECT_FALSE(load_image_data(options).test_images.equal(data.test_images));
   options.test_fraction = 0.001;
   EXPECT_THAT(message_of<std::invalid_argument>([&] { load_image_data(options); }),
               HasSubstr("test_fraction = 0.001: takes 0 of 50 images"));
+}
+
+// Every image is one grey value, its position: whatever a search with any seed sees, at any size, no training
+// at any other size tests on.
+TEST(ImageData, NoSearchSeesWhatATrainingTestsOn) {
+  const TemporaryFolder folder;
+  std::string pixels, labels;
+  for (int i = 0; i < 250; ++i) {
+    pixels += std::string(4, static_cast<char>(i));
+    labels += static_cast<char>(i * i % 7 % 3);
+  }
+  ImageDataOptions options;
+  options.data = folder.put("images", idx({250, 2, 2}, pixels));
+  options.labels = folder.put("labels", idx({250}, labels));
+  const auto positions = [](const Tensor& images) {
+    const Tensor first = images.flatten(1).select(1, 0).to(at::kLong);
+    return std::get<0>(first.sort());
+  };
+  const ImageData tested = load_image_data(options);
+  const Tensor held_out = positions(tested.test_images);
+  EXPECT_EQ(held_out.numel(), 50);
+  EXPECT_TRUE(held_out.equal(std::get<0>(tested.held_out.sort())));
+  for (const int64_t size : {0, 1, 3, 8}) {
+    options.image_size = size;
+    const ImageData searched = load_image_data(options);
+    EXPECT_TRUE(positions(searched.test_images).equal(held_out)) << size;
+    for (uint64_t seed = 0; seed < 5; ++seed) {
+      SearchSplitOptions halves;
+      halves.seed = seed;
+      const SearchSplit split = make_search_split(searched.train_labels, searched.classes, halves);
+      const Tensor seen =
+          positions(searched.train_images.index_select(0, at::cat({split.train, split.valid})));
+      EXPECT_EQ(seen.numel(), 200);
+      EXPECT_FALSE(at::isin(seen, held_out).any().item<bool>()) << "size " << size << ", seed " << seed;
+    }
+  }
 }
 
 TEST(ImageData, ReadsFoldersWithAndWithoutATestFolder) {
