@@ -5,8 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <stdexcept>
+#include <utility>
 
+#include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
 
 namespace bilevel::nas {
@@ -87,7 +91,18 @@ std::string PerturbationSelection::choose_next(const Loss& loss) {
   const Choice& choice = order_.at(next_);
   const std::vector<int64_t> all = candidates(choice);
   std::vector<std::pair<double, int64_t>> missed;  // the loss without it
-  for (const int64_t candidate : all) missed.emplace_back(loss(without(choice, candidate)), candidate);
+  for (const int64_t candidate : all) {
+    // A supernet that leaves the finite numbers without it misses it most. NaN itself has no place in an
+    // order.
+    const double found = loss(without(choice, candidate));
+    missed.emplace_back(std::isnan(found) ? std::numeric_limits<double>::infinity() : found, candidate);
+  }
+  if (std::none_of(missed.begin(), missed.end(), [](const auto& one) { return std::isfinite(one.first); })) {
+    throw NotFiniteError(
+        fmt::format("--select perturbation: at choice {} of {} ({} row {}) no validation loss is finite, "
+                    "whichever operation is left out; lower --inner-rate, or use --select argmax",
+                    next_ + 1, order_.size(), choice.block, choice.row));
+  }
   std::stable_sort(missed.begin(), missed.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<int64_t> kept;

@@ -22,7 +22,9 @@ class PerturbationSelection {
   PerturbationSelection(const SearchSpace& space, const Tensor& alpha, uint64_t seed);
 
   bool done() const { return next_ == order_.size(); }
-  std::string choose_next(const Loss& loss);          // decides one choice and says which
+  // Decides one choice and says which. A loss that is not finite counts as the largest; throws NotFiniteError
+  // where none is finite.
+  std::string choose_next(const Loss& loss);
   const Tensor& mixture() const { return mixture_; }  // softmax where nothing is decided yet
   Genotype genotype() const;                          // when done
 

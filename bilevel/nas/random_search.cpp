@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 
+#include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
 #include "bilevel/nas/train.h"
 
@@ -36,6 +38,30 @@ EpochRecord record_of(const RandomSearch& search, const Benchmark* benchmark, co
 }
 
 }  // namespace
+
+Genotype best_random_cell(const SearchSpace& space, int64_t samples, uint64_t seed,
+                          const std::function<double(const Genotype&)>& loss,
+                          const std::function<void(int64_t, double)>& tried) {
+  Random random(named_seed(seed, "samples"));
+  Genotype best;
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t i = 0; i < samples; ++i) {
+    const Genotype candidate = random_genotype(space, random);
+    const double found = loss(candidate);
+    if (std::isfinite(found) && found < least) {
+      best = candidate;
+      least = found;
+    }
+    if (tried) tried(i + 1, least);
+  }
+  if (!std::isfinite(least)) {
+    throw NotFiniteError(
+        fmt::format("none of {} random cells has a finite validation loss with the shared weights: lower "
+                    "--inner-rate",
+                    samples));
+  }
+  return best;
+}
 
 SearchState begin_random_search(const RandomSearch& search) {
   SearchState state;
@@ -89,7 +115,7 @@ SearchSummary random_search(const RandomSearch& search, const Benchmark* benchma
   }
   double best = -1;
   for (const EpochRecord& r : state.history) {
-    if (r.valid_accuracy <= best) continue;
+    if (!(r.valid_accuracy > best)) continue;
     best = r.valid_accuracy;
     summary.genotype = r.genotype;
     summary.chosen_epoch = r.epoch;

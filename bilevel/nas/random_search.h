@@ -2,6 +2,9 @@
 // Random search without shared weights: cells drawn evenly, each trained by itself for some epochs on the
 // training half and judged on the validation half. The baseline that every search has to beat.
 
+#include <cstdint>
+#include <functional>
+
 #include "bilevel/data/augment.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/search.h"
@@ -17,6 +20,13 @@ struct RandomSearch {
   int64_t samples = 10;
   uint64_t seed = 0;
 };
+
+// The one of `samples` random cells whose loss is least; cells without a finite loss do not take part. `tried`,
+// where it is given, is told after every cell how many there were and the least loss so far. Throws
+// NotFiniteError where no cell has a finite loss.
+Genotype best_random_cell(const SearchSpace& space, int64_t samples, uint64_t seed,
+                          const std::function<double(const Genotype&)>& loss,
+                          const std::function<void(int64_t, double)>& tried = {});
 
 // What SearchState::history already holds is not trained again. A record's `epoch` is the cell's number;
 // callbacks as in a search, `interrupted` asked after every training step.

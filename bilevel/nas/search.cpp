@@ -22,6 +22,7 @@
 #include "bilevel/nas/captured_supernet.h"
 #include "bilevel/nas/collapse.h"
 #include "bilevel/nas/perturbation.h"
+#include "bilevel/nas/random_search.h"
 
 namespace bilevel::nas {
 namespace {
@@ -379,24 +380,17 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
 
 Genotype Search::best_of_samples(const SearchState& state, const SearchCallbacks& callbacks) const {
   const SearchSpace& space = supernet_.supernet().space();
-  Random random(named_seed(options_.seed, "samples"));
-  Genotype best;
-  double least = std::numeric_limits<double>::infinity();
-  for (int64_t i = 0; i < options_.samples; ++i) {
-    const Genotype candidate = random_genotype(space, random);
-    const auto score = supernet_.score(state.algorithm.inner.w,
-                                       genotype_mixture(space, candidate, state.algorithm.x.options()),
-                                       supernet_.valid(), options_.batch, options_.score_images);
-    if (score.loss < least || i == 0) {
-      best = candidate;
-      least = score.loss;
-    }
-    if (callbacks.message) {
-      callbacks.message(fmt::format("ranking random cells: {} of {}, best validation loss {:.4f}", i + 1,
-                                    options_.samples, least));
-    }
-  }
-  return best;
+  const auto loss = [&](const Genotype& cell) {
+    return supernet_
+        .score(state.algorithm.inner.w, genotype_mixture(space, cell, state.algorithm.x.options()),
+               supernet_.valid(), options_.batch, options_.score_images)
+        .loss;
+  };
+  return best_random_cell(space, options_.samples, options_.seed, loss, [&](int64_t tried, double least) {
+    if (!callbacks.message) return;
+    callbacks.message(fmt::format("ranking random cells: {} of {}, best validation loss {:.4f}", tried,
+                                  options_.samples, least));
+  });
 }
 
 std::optional<Genotype> Search::select(const SearchState& state, Oracle& oracle, Streams& streams,

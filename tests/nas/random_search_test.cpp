@@ -5,6 +5,12 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
 #include "bilevel/nas/search_checkpoint.h"
 #include "tests/messages.h"
@@ -38,6 +44,29 @@ RandomSearch small_search() {
   search.samples = 4;
   search.seed = 3;
   return search;
+}
+
+TEST(BestRandomCell, NoScoreThatIsNoNumberWins) {
+  const SearchSpace space = make_space("nasbench201");
+  Random random(named_seed(7, "samples"));
+  std::vector<Genotype> cells;
+  for (int i = 0; i < 4; ++i) cells.push_back(random_genotype(space, random));
+  const auto best_of = [&](const std::vector<double>& losses) {
+    size_t asked = 0;
+    return best_random_cell(space, 4, 7, [&](const Genotype& cell) {
+      EXPECT_EQ(cell, cells.at(asked));
+      return losses.at(asked++);
+    });
+  };
+  const double nan = std::nan(""), infinite = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(best_of({3, 2, 1, 4}), cells[2]);
+  EXPECT_EQ(best_of({nan, 2, 1, 4}), cells[2]);
+  EXPECT_EQ(best_of({-infinite, 3, nan, 2}), cells[3]);
+  EXPECT_EQ(best_of({infinite, nan, 5, 5}), cells[2]);
+  EXPECT_NE(test::message<NotFiniteError>([&] {
+              best_of({nan, nan, infinite, nan});
+            }).find("none of 4 random cells has a finite validation loss"),
+            std::string::npos);
 }
 
 TEST(RandomSearch, ReturnsTheBestOfItsCellsAndGoesOnWhereItWasStopped) {

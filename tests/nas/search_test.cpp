@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "bilevel/core/errors.h"
 #include "bilevel/nas/collapse.h"
@@ -261,6 +262,28 @@ TEST(Perturbation, KeepsWhatIsMissedMost) {
     EXPECT_TRUE(found.equal(ideal)) << name << ": " << genotype_text(selection.genotype()) << " for "
                                     << genotype_text(wanted);
   }
+}
+
+TEST(Perturbation, ALossThatIsNoNumberIsMissedMost) {
+  const SearchSpace space = make_space("nasbench201");
+  Random random(3);
+  const Genotype wanted = random_genotype(space, random);
+  const Tensor ideal = genotype_mixture(space, wanted, doubles());
+  const int64_t operations = static_cast<int64_t>(space.operations.size());
+  for (const double strange : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    // Whatever else it may do without: where a wanted operation has no weight, there is no loss.
+    const auto loss = [&](const Tensor& mixture) {
+      const Tensor left = (mixture * ideal).reshape({-1, operations}).sum(1);
+      return left.eq(0).any().item<bool>() ? strange : mixture.square().sum().item<double>();
+    };
+    PerturbationSelection selection(space, -3 * ideal, 1);
+    while (!selection.done()) selection.choose_next(loss);
+    EXPECT_EQ(selection.genotype(), wanted) << strange;
+  }
+  PerturbationSelection lost(space, ideal, 1);
+  EXPECT_THAT(
+      test::message<NotFiniteError>([&] { lost.choose_next([](const Tensor&) { return std::nan(""); }); }),
+      ::testing::AllOf(HasSubstr("choice 1 of 6"), HasSubstr("--select argmax")));
 }
 
 TEST(Perturbation, EndsASearch) {
