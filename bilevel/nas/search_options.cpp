@@ -100,8 +100,7 @@ SearchOptions default_search_options(const SearchSpace& space, const std::string
         o.inner.rate = 0.01;
         o.epochs = 30;
       }
-      if (method == "gdas") o.epochs = 250;
-      if (method == "random-sharing") o.epochs = 100;
+      if (method == "gdas" || method == "random-sharing") o.epochs = 250;
       break;
     case SpaceKind::nasbench1shot1:
       o.batch = 96;

@@ -240,6 +240,15 @@ TEST(Collapse, ASearchReturnsTheGenotypeFromBeforeIt) {
   EXPECT_LT(s.chosen_epoch, static_cast<int64_t>(s.history.size()) + 1);
 }
 
+// NAS-Bench-201's own configurations: RANDOM.config and GDAS.config have 250, DARTS's 50.
+TEST(SearchOptions, LastAsLongAsThePublishedRuns) {
+  const SearchSpace space = make_space("nasbench201");
+  EXPECT_EQ(default_search_options(space, "random-sharing").epochs, 250);
+  EXPECT_EQ(default_search_options(space, "gdas").epochs, 250);
+  EXPECT_EQ(default_search_options(space, "darts").epochs, 50);
+  EXPECT_EQ(default_search_options(space, "idarts").epochs, 30);
+}
+
 // ---- selection ----
 
 TEST(Perturbation, KeepsWhatIsMissedMost) {
