@@ -19,6 +19,8 @@ JobReport plain_report(const RunData& run);
 // A member of a run's file, whatever the file holds: nothing where it is missing or of another kind.
 std::optional<double> number_in(const Json& object, const std::string& name);
 std::string text_in(const Json& object, const std::string& name);
+// The last part of a path, for a heading: digits of data/digits and of data/digits/ alike.
+std::string name_of_path(const std::string& path);
 
 // The cells of a genotype as a picture, or a note that says why there is none.
 std::string cells_html(const std::string& space, const std::string& genotype);

@@ -81,6 +81,13 @@ std::string text_in(const Json& object, const std::string& name) {
   return value != object.end() && value->is_string() ? value->get<std::string>() : "";
 }
 
+std::string name_of_path(const std::string& path) {
+  std::filesystem::path last = std::filesystem::path(path).lexically_normal();
+  if (!last.has_filename()) last = last.parent_path();
+  const std::string name = last.filename().string();
+  return name.empty() || name == "." || name == ".." ? path : name;
+}
+
 std::string heat_scale_html(double low, double high) {
   std::string stops;
   for (int i = 0; i <= 6; ++i) stops += fmt::format("{}{}", i == 0 ? "" : ",", heat_color(i / 6.0));

@@ -269,7 +269,7 @@ JobReport search_report(const RunData& run) {
   const std::string data = text_in(s, "data").empty() ? run.effective("--data") : text_in(s, "data");
   const auto [space, genotype] = genotype_of(run);
   job.subject = fmt::format("{} searches {} for {}", method.empty() ? "a search" : method, space,
-                            data.empty() ? "images" : std::filesystem::path(data).filename().string());
+                            data.empty() ? "images" : name_of_path(data));
   job.headlines.clear();
   const auto last = [&](const char* name) { return last_value(run.metrics, {.object = {}, .name = name}); };
   const auto epochs = last("epoch");
@@ -325,8 +325,7 @@ JobReport train_report(const RunData& run) {
   JobReport job = plain_report(run);
   std::string data = text_in(run.summary, "data");
   if (data.empty()) data = run.effective("--data");
-  job.subject =
-      "Training a cell on " + (data.empty() ? "images" : std::filesystem::path(data).filename().string());
+  job.subject = "Training a cell on " + (data.empty() ? "images" : name_of_path(data));
   add_cells(run, job, "The cell that was trained");
   return job;
 }

@@ -64,6 +64,27 @@ TEST_F(JobPages, TuneShowsItsRegularisersByName) {
   EXPECT_THAT(page, Not(HasSubstr("column 0")));
 }
 
+TEST_F(JobPages, AFolderNamedWithASlashKeepsItsName) {
+  for (int i = 0; i < 20; ++i) {
+    std::string pixels;
+    for (int k = 0; k < 64; ++k) pixels += static_cast<char>((k * (i % 2 + 2) + 9 * i) % 200);
+    put(folder_ / ("digits/" + std::to_string(i % 2) + "/" + std::to_string(i) + ".png"),
+        grey_png(8, 8, pixels));
+  }
+  const std::string small = " --quiet --threads 1 --channels 2 --cells 1 --batch 4 --epochs 1 --data " +
+                            folder_ / "digits/" + " --out ";
+  ASSERT_EQ(run_program("search --method darts-first-order --eigenvalue-products 0" + small + folder_ / "s")
+                .exit_code,
+            0);
+  EXPECT_THAT(page_of(folder_ / "s"), HasSubstr("darts-first-order searches nasbench201 for digits<"));
+  ASSERT_EQ(run_program("train --arch "
+                        "'|skip_connect~0|+|none~0|skip_connect~1|+|none~0|none~1|nor_conv_1x1~2|'" +
+                        small + folder_ / "t")
+                .exit_code,
+            0);
+  EXPECT_THAT(page_of(folder_ / "t"), HasSubstr("Training a cell on digits<"));
+}
+
 TEST_F(JobPages, SolveShowsHowItsHyperparametersMoved) {
   ASSERT_EQ(run_program("solve --quiet --threads 1 --problem hyper-cleaning --iterations 8 --out " +
                         folder_ / "solve")
