@@ -75,7 +75,8 @@ class SvmlightReader {
     if (word.starts_with("qid:")) {
       if (options_.ignore_query_ids) return;
       fail("INDEX:VALUE", printable(word),
-           "query ids belong to ranking data; ask to ignore them if this is none");
+           "query ids belong to ranking data; if this is none, remove them, for example with sed 's/ "
+           "qid:[0-9]*//'");
     }
     int64_t index = 0;
     double value = 0;
@@ -86,7 +87,8 @@ class SvmlightReader {
     const int64_t lowest = options_.base == IndexBase::one ? 1 : 0;
     if (index < lowest || index > options_.largest_columns) {
       fail(fmt::format("an index from {} to {}", lowest, options_.largest_columns), fmt::format("{}", index),
-           index == 0 ? "do the indices begin at 0?" : "is the file damaged? The limit can be raised");
+           index == 0 ? "do the indices begin at 0?"
+                      : "is the file damaged? Number the features without gaps");
     }
     const bool fits = options_.dtype == at::kDouble || std::isfinite(static_cast<float>(value));
     if (!std::isfinite(value) || !fits) {

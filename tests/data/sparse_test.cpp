@@ -123,7 +123,7 @@ TEST_F(Svmlight, NamesTheLineOfWhatIsWrong) {
   EXPECT_THAT(message("1 1:1e39\n"), HasSubstr("a finite Float"));
   EXPECT_EQ(message("1 1:1e39\n", {.dtype = at::kDouble}), "nothing was thrown");
   EXPECT_THAT(message("1 -1:1\n"), HasSubstr("an index from 0 to"));
-  EXPECT_THAT(message("1 99999999999:1\n"), HasSubstr("The limit can be raised"));
+  EXPECT_THAT(message("1 99999999999:1\n"), HasSubstr("Number the features without gaps"));
   EXPECT_THAT(message("1 99999999999999999999:1\n"), HasSubstr("expected INDEX:VALUE"));
   EXPECT_THAT(message("1 2:1 2:1\n"), HasSubstr("increase along a line, found 2 after 2"));
   EXPECT_THAT(message("1 3:1 2:1\n"), HasSubstr("2 after 3"));
