@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "bilevel/data/csv_columns.h"
+#include "bilevel/data/csv_diagnosis.h"
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/line_reader.h"
 #include "bilevel/data/npy_header.h"
@@ -17,7 +19,8 @@
 namespace bilevel {
 namespace {
 
-constexpr double largest_csv_label = 9007199254740992.0;  // 2^53: whole numbers are exact up to here
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";  // some programs begin UTF-8 by one
+constexpr double largest_csv_label = 9007199254740992.0;      // 2^53: whole numbers are exact up to here
 
 class CsvReader {
  public:
@@ -28,21 +31,25 @@ class CsvReader {
     std::string_view line;
     bool first = true;
     while (lines_.next(line)) {
+      if (first && line.starts_with(byte_order_mark)) line.remove_prefix(byte_order_mark.size());
       if (trimmed(line).empty()) continue;
+      line_ = line;
       split(line);
       if (std::exchange(first, false)) {
         width_ = fields_.size();
+        if (width_ == 1) fail_if_separated_otherwise();
         const bool header = is_header();
-        label_ = find_column(options_.label_column, "label", header);
-        group_ = find_column(options_.group_column, "group", header);
+        label_ = find_column(options_.label_column, options_.like.label, "label", header);
+        group_ = find_column(options_.group_column, options_.like.group, "group", header);
         if (label_ && label_ == group_) {
           fail("two columns, one of labels and one of groups", fmt::format("column {} for both", *label_),
                "choose another label column or another group column");
         }
+        for (size_t i = 0; i < width_; ++i) {
+          if (i != label_ && i != group_) places_.push_back(places_.size());
+        }
         if (header) {
-          for (size_t i = 0; i < width_; ++i) {
-            if (i != label_ && i != group_) table_.names.emplace_back(fields_[i]);
-          }
+          take_header();
           continue;
         }
       }
@@ -95,8 +102,9 @@ class CsvReader {
     fields_.emplace_back(field);
     at = std::min(line.find_first_not_of(blanks(), at + 1), line.size());
     if (at < line.size() && line[at] != options_.separator) {
-      fail(fmt::format("'{}' after a quoted field", options_.separator), printable(line.substr(at)),
-           "is the separator another?");
+      const std::string hint = way_out_of_separator(line_, options_.separator);
+      fail(fmt::format("{} after a quoted field", printable({&options_.separator, 1})),
+           printable(line.substr(at)), hint.empty() ? "is the separator another?" : hint);
     }
     return at;
   }
@@ -108,22 +116,74 @@ class CsvReader {
         static_cast<size_t>(std::count_if(fields_.begin(), fields_.end(), [&](std::string_view field) {
           return parse_number(field, ignored);
         }));
-    if (numbers != 0 && numbers != width_) {
-      const auto other = std::find_if_not(fields_.begin(), fields_.end(), [&](std::string_view field) {
-        return parse_number(field, ignored);
-      });
-      fail("a first row of names or a first row of numbers",
-           fmt::format("a mixture, with {} in column {}", printable(*other), other - fields_.begin()),
-           "say whether there is a header, or repair the row");
-    }
+    if (numbers != 0 && numbers != width_) fail_in_first_row();
     return numbers == 0;
   }
 
-  std::optional<size_t> find_column(const std::string& wanted, const char* what, bool header) const {
+  // A row of names and numbers: an example with text in it, or a header in which some names are numbers.
+  [[noreturn]] void fail_in_first_row() const {
+    double ignored = 0;
+    size_t at = 0;
+    while (parse_number(fields_[at], ignored)) ++at;
+    fail_if_separated_otherwise();
+    if (is_missing(fields_[at])) {
+      fail(fmt::format("a finite number in column {}", at), printable(fields_[at]),
+           way_out_of_field(fields_[at], CsvColumn::feature));
+    }
+    const auto is_number = [&](std::string_view field) { return parse_number(field, ignored); };
+    const bool alone =
+        std::count_if(fields_.begin(), fields_.end(), is_number) + 1 == static_cast<std::ptrdiff_t>(width_);
+    const std::string& label = options_.label_column;
+    size_t position = width_;
+    if (label == "first") position = 0;
+    if (label == "last") position = width_ - 1;
+    (void)parse_number(std::string_view(label), position);
+    if (alone && at == position) {
+      fail(fmt::format("a whole number as label in column {}", at), printable(fields_[at]),
+           way_out_of_field(fields_[at], CsvColumn::label));
+    }
+    fail("a first row of names or a first row of numbers",
+         fmt::format("a mixture, with {} in column {}", printable(fields_[at]), at),
+         "if it is a header, give every column a name that is no number; if it is an example, leave the "
+         "column "
+         "out (an id says nothing about a class) or write numbers in place of text");
+  }
+  void fail_if_separated_otherwise() const {
+    const std::string hint = way_out_of_separator(line_, options_.separator);
+    if (hint.empty()) return;
+    fail(fmt::format("fields separated by {}", printable({&options_.separator, 1})), printable(line_), hint);
+  }
+
+  // The names of the columns, and where each belongs.
+  void take_header() {
+    for (size_t i = 0; i < width_; ++i) {
+      if (fields_[i].empty()) {
+        fail(fmt::format("a name for column {}", i), printable(fields_[i]),
+             "leave out a column of row numbers (pandas: to_csv(..., index=False)), or name it");
+      }
+      header_.emplace_back(fields_[i]);
+    }
+    std::vector<std::string> names;
+    for (size_t i = 0; i < width_; ++i) {
+      if (i != label_ && i != group_) names.push_back(header_[i]);
+    }
+    if (label_) table_.label_name = header_[*label_];
+    if (group_) table_.group_name = header_[*group_];
+    const std::vector<std::string>& wanted = options_.like.features;
+    if (!wanted.empty()) {
+      places_ = match_columns(lines_.path(), lines_.number(), names, options_.like.table, wanted);
+    }
+    table_.names = wanted.empty() ? std::move(names) : wanted;
+  }
+
+  std::optional<size_t> find_column(const std::string& wanted, const std::string& like, const char* what,
+                                    bool header) const {
     if (wanted.empty()) return std::nullopt;
     if (header) {
-      const auto named = std::find(fields_.begin(), fields_.end(), wanted);
-      if (named != fields_.end()) return static_cast<size_t>(named - fields_.begin());
+      for (const std::string& name : {like, wanted}) {
+        const auto named = std::find(fields_.begin(), fields_.end(), name);
+        if (!name.empty() && named != fields_.end()) return static_cast<size_t>(named - fields_.begin());
+      }
     }
     if (wanted == "first") return 0;
     if (wanted == "last") return width_ - 1;
@@ -134,39 +194,56 @@ class CsvReader {
          "name a column of the header, a position from 0, first or last");
   }
 
+  std::string column_text(size_t i) const {
+    return header_.empty() ? fmt::format("column {}", i)
+                           : fmt::format("column {} ({})", i, printable(header_[i]));
+  }
+
   void add_row() {
     if (fields_.size() != width_) {
+      const std::string hint = way_out_of_separator(line_, options_.separator);
       fail(fmt::format("{} fields as in the first row", width_), fmt::format("{}", fields_.size()),
-           "is the line cut short, or the separator another?");
+           hint.empty() ? "is the line cut short, or the separator another?" : hint);
     }
     const size_t row = rows_++ % rows_a_block();
     if (row == 0) {
       blocks_.push_back(at::empty({static_cast<int64_t>(rows_a_block()), values_a_row()},
                                   at::TensorOptions().dtype(options_.dtype).device(at::kCPU)));
     }
-    int64_t at = static_cast<int64_t>(row) * values_a_row();
+    const int64_t begin = static_cast<int64_t>(row) * values_a_row();
+    auto place = places_.begin();
     for (size_t i = 0; i < width_; ++i) {
+      const CsvColumn column = i == label_   ? CsvColumn::label
+                               : i == group_ ? CsvColumn::group
+                                             : CsvColumn::feature;
       double value = 0;
       if (!parse_number(fields_[i], value) || !std::isfinite(value)) {
-        fail(fmt::format("a finite number in column {}", i), printable(fields_[i]),
-             "missing values must be filled in or their rows left out");
+        fail_if_separated_otherwise();
+        fail(column == CsvColumn::feature
+                 ? fmt::format("a finite number in {}", column_text(i))
+                 : fmt::format("a whole number as {} in {}", column == CsvColumn::label ? "label" : "group",
+                               column_text(i)),
+             printable(fields_[i]), way_out_of_field(fields_[i], column));
       }
-      if (i == label_ || i == group_) {
-        const bool label = i == label_;
+      if (column != CsvColumn::feature) {
+        const bool label = column == CsvColumn::label;
         if (value != std::floor(value) || std::abs(value) > largest_csv_label) {
-          fail(fmt::format("a whole number as {} in column {}", label ? "label" : "group", i),
+          fail(fmt::format("a whole number as {} in {}", label ? "label" : "group", column_text(i)),
                printable(fields_[i]),
                label ? "number the classes, or choose another label column"
                      : "number the groups, or choose another group column");
         }
         (label ? labels_ : groups_).push_back(static_cast<int64_t>(value));
-      } else if (options_.dtype == at::kFloat) {
+        continue;
+      }
+      const int64_t at = begin + static_cast<int64_t>(*place++);
+      if (options_.dtype == at::kFloat) {
         const auto narrow = static_cast<float>(value);
         if (!std::isfinite(narrow))
           fail("a number that a float can hold", printable(fields_[i]), "read as double");
-        blocks_.back().data_ptr<float>()[at++] = narrow;
+        blocks_.back().data_ptr<float>()[at] = narrow;
       } else {
-        blocks_.back().data_ptr<double>()[at++] = value;
+        blocks_.back().data_ptr<double>()[at] = value;
       }
     }
   }
@@ -195,11 +272,14 @@ class CsvReader {
 
   LineReader lines_;
   CsvOptions options_;
+  std::string_view line_;  // the one that fields_ are of
   std::vector<std::string_view> fields_;
   std::vector<std::string> unquoted_;
   size_t width_ = 0;
   size_t rows_ = 0;
   std::optional<size_t> label_, group_;
+  std::vector<std::string> header_;  // of all columns; empty without one
+  std::vector<size_t> places_;       // among the values, of the columns that are features
   std::vector<Tensor> blocks_;
   std::vector<int64_t> labels_, groups_;  // empty where there is no such column
   CsvTable table_;

@@ -25,6 +25,7 @@ constexpr std::string_view accepted =
     "IDX (.idx, -ubyte), NumPy (.npy), a table (.csv, .tsv) or svmlight (.svm, .svmlight, .libsvm); all but "
     ".npy may be compressed as .gz or .xz";
 constexpr int64_t probe_bytes = 1 << 16;
+constexpr double largest_whole_label = 9007199254740992.0;  // 2^53: whole numbers are exact up to here
 
 std::optional<FileFormat> format_of_name(std::string name) {
   for (const std::string_view compressed : {".gz", ".xz"}) {
@@ -56,6 +57,7 @@ std::optional<FileFormat> format_of_text(std::string_view text) {
     if (line.find(',') != std::string_view::npos) return FileFormat::csv;
     if (line.find(':') != std::string_view::npos) return FileFormat::svmlight;
     if (line.find('\t') != std::string_view::npos) return FileFormat::tsv;
+    if (line.find(';') != std::string_view::npos) return FileFormat::csv;  // whose reader says what to do
     double ignored = 0;
     if (parse_number(line, ignored)) return FileFormat::csv;
     return std::nullopt;
@@ -68,18 +70,17 @@ std::string shape_text(const Tensor& array) {
 }
 
 // IDX and NPY: any array whose first dimension counts the examples.
-Features from_array(const std::string& path, Tensor array, at::ScalarType dtype,
-                    std::vector<int64_t>& image) {
+void take_array(const std::string& path, Tensor array, at::ScalarType dtype, LabelledFeatures& result) {
   if (array.dim() < 2 || array.numel() == 0) {
     line_error(path, 0, "features of at least one example, examples x features or images", shape_text(array),
                "are the features and the labels swapped?");
   }
-  if (array.dim() > 2) image = array.sizes().slice(1).vec();
-  const bool bytes = array.scalar_type() == at::kByte;
+  if (array.dim() > 2) result.image = array.sizes().slice(1).vec();
+  result.stored = array.scalar_type();
   array = array.reshape({array.size(0), -1});
-  Features features;
+  Features& features = result.features;
   features.dense = array.to(dtype);
-  if (bytes) features.dense = features.dense.div_(255);
+  if (result.stored == at::kByte) features.dense = features.dense.div_(255);
   const Tensor bad = features.dense.isfinite().all(1).logical_not().nonzero();
   if (bad.size(0) > 0) {
     const int64_t row = bad[0][0].item<int64_t>();
@@ -89,30 +90,49 @@ Features from_array(const std::string& path, Tensor array, at::ScalarType dtype,
                            array[row][column].item<double>(), row, column, bad.size(0)),
                "drop or fill such examples first");
   }
-  return features;
 }
 
-LabelledFeatures read_one(const LabelledFile& file, FileFormat format, const FeatureFileOptions& options) {
+// `like`: the names of the columns of the first table, which this one has too, perhaps in another order.
+LabelledFeatures read_one(const LabelledFile& file, FileFormat format, const FeatureFileOptions& options,
+                          CsvOptions::Names& like) {
   LabelledFeatures result;
   if (format == FileFormat::idx) {
-    result.features = from_array(file.features, read_idx(file.features), options.dtype, result.image);
+    take_array(file.features, read_idx(file.features), options.dtype, result);
   } else if (format == FileFormat::npy) {
-    result.features = from_array(file.features, read_npy(file.features), options.dtype, result.image);
+    take_array(file.features, read_npy(file.features), options.dtype, result);
   } else {
     CsvOptions csv{.separator = format == FileFormat::tsv ? '\t' : ',', .dtype = options.dtype};
     if (file.labels.empty()) csv.label_column = options.label_column;
     csv.group_column = options.group_column;
+    csv.like = like;
     CsvTable table = read_csv(file.features, csv);
     if (table.values.size(1) == 0) {
       line_error(file.features, 0, "columns of features", "one column only",
                  "are the features and the labels swapped?");
     }
+    if (like.features.empty()) like = {file.features, table.label_name, table.group_name, table.names};
     result.features.dense = table.values;
     result.labels = table.labels;
     result.groups = table.groups;
     result.names = std::move(table.names);
   }
   return result;
+}
+
+// Bytes are divided by 255: beside numbers that are not, one feature would have two scales.
+void require_same_scale(const std::vector<LabelledFile>& files, const std::vector<LabelledFeatures>& read) {
+  for (size_t i = 1; i < read.size(); ++i) {
+    const bool bytes = read[i].stored == at::kByte;
+    if (bytes == (read[0].stored == at::kByte)) continue;
+    const std::string& of_bytes = files[bytes ? i : 0].features;
+    const std::string& of_numbers = files[bytes ? 0 : i].features;
+    line_error(files[i].features, 0,
+               fmt::format("{} as in {}", bytes ? "numbers" : "bytes (uint8)", files[0].features),
+               bytes ? std::string("bytes (uint8)") : fmt::format("{}", at::toString(read[i].stored)),
+               fmt::format("bytes are divided by 255 and other numbers are not: save both alike, {} as "
+                           "X.astype('uint8') or {} as X.astype('float32') / 255",
+                           of_numbers, of_bytes));
+  }
 }
 
 void add_labels(const LabelledFile& file, LabelledFeatures& examples) {
@@ -185,9 +205,23 @@ Tensor read_labels(const std::string& path) {
     return table.labels;
   }
   Tensor labels = format == FileFormat::idx ? read_idx(path) : read_npy(path);
-  if (labels.dim() != 1 || !at::isIntegralType(labels.scalar_type(), /*includeBool=*/true)) {
+  if (labels.dim() == 2 && labels.size(1) == 1) {
+    line_error(path, 0, "labels as a vector", shape_text(labels), "save y.reshape(-1)");
+  }
+  if (labels.dim() != 1) {
     line_error(path, 0, "labels as a vector of whole numbers", shape_text(labels),
-               "are the features and the labels swapped? One-hot rows are not read");
+               "are the features and the labels swapped? One-hot rows are not read: save Y.argmax(1)");
+  }
+  if (labels.is_floating_point()) {  // as NumPy saves them where nobody chose a type: 0.0, 1.0, 2.0
+    const Tensor numbers = labels.to(at::kDouble);
+    const Tensor bad = (numbers.ne(numbers.floor()) | numbers.abs().gt(largest_whole_label)).nonzero();
+    if (bad.size(0) > 0) {
+      const int64_t example = bad[0][0].item<int64_t>();
+      line_error(path, 0, "labels as whole numbers",
+                 fmt::format("{} as label of example {}, and {} such labels in all",
+                             numbers[example].item<double>(), example, bad.size(0)),
+                 "number the classes: 0, 1, 2, ... Targets of a regression are not read");
+    }
   }
   return labels.to(at::kLong);
 }
@@ -221,7 +255,11 @@ std::vector<LabelledFeatures> read_labelled_files(const std::vector<LabelledFile
       examples.labels = std::move(read.labels);
     }
   } else {
-    for (size_t i = 0; i < files.size(); ++i) result.push_back(read_one(files[i], formats[i], options));
+    CsvOptions::Names like;
+    for (size_t i = 0; i < files.size(); ++i) {
+      result.push_back(read_one(files[i], formats[i], options, like));
+    }
+    require_same_scale(files, result);
   }
   for (size_t i = 0; i < files.size(); ++i) {
     const int64_t columns = result[i].features.columns(), first = result[0].features.columns();

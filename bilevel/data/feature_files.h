@@ -40,10 +40,11 @@ struct LabelledFile {
 
 struct LabelledFeatures {
   Features features;
-  Tensor labels;                   // as written, whole or not; one per example
-  Tensor groups;                   // whole numbers, one per example, where a group column was asked for
-  std::string labels_from;         // the file that they came from, for messages
-  std::vector<std::string> names;  // of the features, where a table has a header
+  Tensor labels;                        // as written, whole or not; one per example
+  Tensor groups;                        // whole numbers, one per example, where a group column was asked for
+  std::string labels_from;              // the file that they came from, for messages
+  std::vector<std::string> names;       // of the features, where a table has a header
+  at::ScalarType stored = at::kDouble;  // what the numbers were in the file, of an array
   std::vector<int64_t> image;  // the sizes of one example where the file has them: 28 28; empty = a plain row
 };
 
@@ -56,8 +57,9 @@ struct FeatureFileOptions {
 // One whole number per example, from any of the formats.
 Tensor read_labels(const std::string& path);
 
-// Files that belong together: the same number of columns, all sparse or all dense. Bytes are scaled to
-// [0, 1], everything else is taken as it is. Throws std::runtime_error naming the file, where in it, what was
+// Files that belong together: the same number of columns, all sparse or all dense. The columns of tables with
+// headers are matched by name. Bytes are scaled to [0, 1], everything else is taken as it is, and the two are
+// not mixed. Throws std::runtime_error naming the file, where in it, what was
 // expected and what was found: a file that is damaged, a number that is not finite, labels that are missing
 // or of another number than the examples.
 std::vector<LabelledFeatures> read_labelled_files(const std::vector<LabelledFile>& files,

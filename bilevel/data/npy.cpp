@@ -131,7 +131,12 @@ class Reader {
     }
     if (descr.find('O') != std::string::npos) {
       fail(header_at_, "numbers", fmt::format("pickled Python objects (descr {})", printable(descr)),
-           "they could run any code and are never loaded: convert with array.astype(float)");
+           "they could run any code and are never loaded: convert with array.astype(float), names of classes "
+           "with np.unique(y, return_inverse=True)[1]");
+    }
+    if (!code.empty() && (code[0] == 'U' || code[0] == 'S')) {
+      fail(header_at_, "numbers", fmt::format("text (descr {})", printable(descr)),
+           "number what it names: np.unique(y, return_inverse=True)[1]");
     }
     std::vector<std::string_view> codes;
     for (const Type& type : types) codes.push_back(type.code);

@@ -85,7 +85,9 @@ TEST_F(Csv, NamesLineAndColumnOfWhatIsWrong) {
         << value;
   }
   EXPECT_THAT(message("1,nan\n"), HasSubstr("line 1: expected a finite number"));
-  EXPECT_THAT(message("1,,3\n4,5,6\n"), HasSubstr("a mixture, with '' in column 1"));
+  EXPECT_THAT(
+      message("1,,3\n4,5,6\n"),
+      AllOf(HasSubstr("line 1: expected a finite number in column 1, found ''"), HasSubstr("missing")));
   EXPECT_THAT(message("a,b\n\"1,2\n"), HasSubstr("line 2: expected a closing quote"));
   EXPECT_THAT(message("a,b\n\"1\"2,3\n"), HasSubstr("after a quoted field"));
   EXPECT_THAT(message(""), HasSubstr("an empty file"));
@@ -94,6 +96,83 @@ TEST_F(Csv, NamesLineAndColumnOfWhatIsWrong) {
   EXPECT_THAT(message("1,2\n3,4\n", {.largest_bytes = 7}), HasSubstr("at most 7 bytes"));
   EXPECT_THAT(message_of<std::invalid_argument>([&] { read("1", {.dtype = at::kLong}); }),
               HasSubstr("dtype"));
+}
+
+// Each of the ways in which a good table is not what is read here has its own answer.
+TEST_F(Csv, TellsWaysOfWritingATableApart) {
+  const CsvOptions last{.label_column = "last"};
+  const auto expect = [&](std::string_view text, const std::string& where, const std::string& way_out,
+                          const CsvOptions& options) {
+    EXPECT_THAT(message(text, options),
+                AllOf(HasSubstr(folder_.at("a.csv") + ": " + where), HasSubstr(way_out)))
+        << text;
+  };
+  // Names of classes, with a header and without one.
+  expect("width,species\n1.5,setosa\n",
+         "line 2: expected a whole number as label in column 1 ('species'), found 'setosa'",
+         "number the classes (0, 1, 2, ...)", last);
+  expect("1.5,2.5,setosa\n", "line 1: expected a whole number as label in column 2, found 'setosa'",
+         "number the classes (0, 1, 2, ...)", last);
+  expect("x,shop,y\n1,north,0\n",
+         "line 2: expected a whole number as group in column 1 ('shop'), found 'north'",
+         "number the groups (0, 1, 2, ...)", {.label_column = "y", .group_column = "shop"});
+  // An id, a name, a category.
+  expect("id,x,y\nP17,1,0\n", "line 2: expected a finite number in column 0 ('id'), found 'P17'",
+         "leave the column out if it is an id", last);
+  expect("P17,1,0\n",
+         "line 1: expected a first row of names or a first row of numbers, found a mixture, with "
+         "'P17' in column 0",
+         "leave the column out (an id says nothing", last);
+  expect(",x,y\n0,1,0\n", "line 1: expected a name for column 0, found ''", "to_csv(..., index=False)", last);
+  // Separators.
+  expect("a;b;y\n1;2;0\n", "line 1: expected fields separated by ',', found 'a;b;y'", "sed 's/;/,/g'", last);
+  expect("a;b;y\n1,5;2;0\n", "line 1: expected fields separated by ','", "sed 's/;/,/g'", last);
+  expect("1,5;2;0\n", "line 1: expected fields separated by ','", "sed 's/,/./g; s/;/,/g'", last);
+  expect("\"fixed acidity\";\"y\"\n7.4;5\n", "line 1: expected ',' after a quoted field", "sed 's/;/,/g'",
+         last);
+  expect("a\tb\ty\n1\t2\t0\n", "line 1: expected fields separated by ','", "the ending .tsv", last);
+  expect("1 2 0\n", "line 1: expected fields separated by ','", "separated by blanks", last);
+  expect("a,b,y\n1,2,0\n", "line 1: expected fields separated by '\\x09'", "the ending .csv",
+         {.separator = '\t', .label_column = "last"});
+  // Values.
+  for (const char* missing : {"", "NA", "?", "nan", "NaN", "null", "N/A"}) {
+    expect(fmt::format("a,b,y\n1,{},0\n", missing),
+           fmt::format("line 2: expected a finite number in column 1 ('b'), found '{}'", missing),
+           "missing values must be filled in", last);
+  }
+  expect("a,b,y\n1,\"2,5\",0\n", "line 2: expected a finite number in column 1 ('b'), found '2,5'",
+         "a decimal point", last);
+  expect("a,b,y\n1,1e999,0\n", "line 2: expected a finite number in column 1 ('b'), found '1e999'",
+         "Rescale the column", last);
+  expect("a,b,y\n1,inf,0\n", "line 2: expected a finite number in column 1 ('b'), found 'inf'", "not finite",
+         last);
+  // What only looks like another way is read.
+  EXPECT_THAT(read("\"a;b\",c d\n1,2\n").names, ElementsAre("a;b", "c d"));
+  EXPECT_THAT(read("\xef\xbb\xbfx,y\n1,2\n").names, ElementsAre("x", "y"));
+}
+
+TEST_F(Csv, MatchesColumnsByTheNamesOfAnotherTable) {
+  CsvOptions options{.label_column = "last"};
+  options.like = {.table = "train.csv", .label = "y", .group = "", .features = {"a", "b", "c"}};
+  const CsvTable table = read("c,y,a,b\n3,0,1,2\n6,1,4,5\n", options);
+  EXPECT_TRUE(table.values.equal(matrix({1, 2, 3, 4, 5, 6}, 3)));
+  EXPECT_TRUE(table.labels.equal(at::tensor({0, 1}).to(at::kLong)));
+  EXPECT_THAT(table.names, ElementsAre("a", "b", "c"));
+  options.dtype = at::kFloat;
+  EXPECT_TRUE(read("y,c,b,a\n0,3,2,1\n", options).values.equal(at::tensor({1.0F, 2.0F, 3.0F}).view({1, 3})));
+  // The label column may have another name where the rest agrees.
+  EXPECT_TRUE(read("a,b,c,class\n1,2,3,7\n", options).labels.equal(at::tensor({7}).to(at::kLong)));
+  // Without a header their places must do.
+  EXPECT_TRUE(read("1,2,3,7\n", options).labels.equal(at::tensor({7}).to(at::kLong)));
+  EXPECT_THAT(
+      message("a,b,d,y\n1,2,3,0\n", options),
+      HasSubstr("line 1: expected the columns of train.csv, found no column 'c' and a column 'd' that it "
+                "does not have"));
+  EXPECT_THAT(message("a,b,y\n1,2,0\n", options), HasSubstr("found no column 'c';"));
+  EXPECT_THAT(message("b,a,x,c,y\n1,2,3,4,0\n", options), HasSubstr("found a column 'x' that it does not"));
+  options.like.features = {"a", "a", "b"};
+  EXPECT_TRUE(read("a,a,b,y\n1,2,3,0\n", options).values.equal(at::tensor({1.0F, 2.0F, 3.0F}).view({1, 3})));
+  EXPECT_THAT(message("b,a,a,y\n1,2,3,0\n", options), HasSubstr("'a' twice in"));
 }
 
 TEST_F(Csv, GoesRoundAcrossBlocksOfRows) {

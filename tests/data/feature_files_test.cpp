@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string idx(const std::vector<uint32_t>& shape, const std::string& values) {
   std::string file{'\0', '\0', '\x08', static_cast<char>(shape.size())};
@@ -98,6 +99,75 @@ TEST(FeatureFiles, AppendsOnesToDenseAndSparseAlike) {
   EXPECT_TRUE(to_dense(sparse.sparse).equal(with_ones));
 }
 
+TEST(FeatureFiles, WholeNumbersAreLabelsInAnyType) {
+  const TemporaryFolder folder;
+  const std::string good = folder.put("good.csv", "1,0\n0.5,0\n2,2\n");
+  for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kLong, at::kInt, at::kByte}) {
+    write_npy(folder.at("y.npy"), at::tensor({7, 4, 7}).to(type));
+    EXPECT_TRUE(read(good, folder.at("y.npy")).labels.equal(at::tensor({7, 4, 7}).to(at::kLong))) << type;
+  }
+  for (const double wrong :
+       {0.5, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 1e300}) {
+    write_npy(folder.at("y.npy"), at::tensor({7.0, wrong, 7.0}, at::kDouble));
+    EXPECT_THAT(refusal(good, folder.at("y.npy")),
+                AllOf(HasSubstr(fmt::format("y.npy: expected labels as whole numbers, found {} as label of "
+                                            "example 1, and 1 such labels",
+                                            wrong)),
+                      HasSubstr("number the classes"), Not(HasSubstr("swapped"))));
+  }
+}
+
+TEST(FeatureFiles, TablesAreMatchedByTheirHeaders) {
+  const TemporaryFolder folder;
+  const std::string train = folder.put("train.csv", "height,weight,class\n1,2,0\n3,4,1\n");
+  const std::string valid = folder.put("valid.csv", "class,weight,height\n1,40,30\n");
+  const std::string test = folder.put("test.tsv", "weight\theight\n400\t300\n");
+  const std::string labels = folder.put("labels", "1\n");
+  const auto sets = read_labelled_files({{train, ""}, {valid, ""}, {test, labels}});
+  EXPECT_TRUE(sets[0].features.dense.equal(at::tensor({1.0F, 2.0F, 3.0F, 4.0F}).view({2, 2})));
+  EXPECT_TRUE(sets[1].features.dense.equal(at::tensor({30.0F, 40.0F}).view({1, 2})));
+  EXPECT_TRUE(sets[2].features.dense.equal(at::tensor({300.0F, 400.0F}).view({1, 2})));
+  EXPECT_TRUE(sets[1].labels.equal(at::tensor({1}).to(at::kLong)));
+  EXPECT_EQ(sets[1].names, (std::vector<std::string>{"height", "weight"}));
+  const auto together = [&](const std::string& text) {
+    return message_of([&] { read_labelled_files({{train, ""}, {folder.put("other.csv", text), ""}}); });
+  };
+  EXPECT_THAT(together("weight,length,class\n1,2,0\n"),
+              HasSubstr("other.csv: line 1: expected the columns of " + train +
+                        ", found no column 'height' and a column 'length' that it does not have"));
+  EXPECT_THAT(together("label,height,weight\n0,1,2\n"), HasSubstr("a column 'label' that it does not have"));
+}
+
+// Bytes are divided by 255 and other numbers are not.
+TEST(FeatureFiles, BytesAndOtherNumbersAreNotMixed) {
+  const TemporaryFolder folder;
+  const Tensor numbers = at::tensor({0, 51, 255, 102}).view({2, 2});
+  write_npy(folder.at("bytes.npy"), numbers.to(at::kByte));
+  write_npy(folder.at("floats.npy"), numbers.to(at::kFloat));
+  write_npy(folder.at("integers.npy"), numbers.to(at::kLong));
+  const std::string bytes = folder.at("bytes.npy"), labels = folder.put("labels", "1\n0\n");
+  const std::string pixels = folder.put("pixels", idx({2, 2}, "abcd"));
+  const std::string table = folder.put("table.csv", "0,51\n255,102\n");
+  const auto together = [&](const std::vector<std::string>& paths) {
+    std::vector<LabelledFile> files;
+    for (const std::string& path : paths) files.push_back({path, labels});
+    return message_of([&] { read_labelled_files(files); });
+  };
+  EXPECT_THAT(together({bytes, folder.at("floats.npy")}),
+              AllOf(HasSubstr("floats.npy: expected bytes (uint8) as in " + bytes + ", found Float"),
+                    HasSubstr("divided by 255"), HasSubstr(bytes + " as X.astype('float32') / 255")));
+  EXPECT_THAT(together({folder.at("floats.npy"), bytes}),
+              AllOf(HasSubstr("bytes.npy: expected numbers as in " + folder.at("floats.npy")),
+                    HasSubstr("found bytes (uint8)"), HasSubstr(bytes + " as X.astype('float32') / 255")));
+  EXPECT_THAT(together({bytes, bytes, folder.at("integers.npy")}), HasSubstr("integers.npy: expected bytes"));
+  EXPECT_THAT(together({pixels, table}), HasSubstr("table.csv: expected bytes"));
+  EXPECT_EQ(read_labelled_files({{bytes, labels}, {pixels, labels}}).size(), 2U);
+  EXPECT_EQ(read_labelled_files(
+                {{folder.at("floats.npy"), labels}, {folder.at("integers.npy"), labels}, {table, labels}})
+                .size(),
+            3U);
+}
+
 TEST(FeatureFiles, SaysWhatIsWrongAndWhere) {
   const TemporaryFolder folder;
   const std::string good = folder.put("good.csv", "1,0,7\n0.5,0,4\n");
@@ -125,7 +195,12 @@ TEST(FeatureFiles, SaysWhatIsWrongAndWhere) {
   write_npy(folder.at("huge.npy"), at::tensor({1e300, 0.0}, at::kDouble).reshape({2, 1}));
   EXPECT_THAT(refusal(folder.at("huge.npy"), labels), AllOf(HasSubstr("Float"), HasSubstr("example 0")));
   write_npy(folder.at("one_hot.npy"), at::ones({2, 2}));
-  EXPECT_THAT(refusal(good, folder.at("one_hot.npy")), AllOf(HasSubstr("One-hot"), HasSubstr("(2, 2)")));
+  EXPECT_THAT(refusal(good, folder.at("one_hot.npy")),
+              AllOf(HasSubstr("One-hot"), HasSubstr("(2, 2)"), HasSubstr("Y.argmax(1)")));
+  write_npy(folder.at("column.npy"), at::ones({2, 1}));
+  EXPECT_THAT(refusal(good, folder.at("column.npy")),
+              AllOf(HasSubstr("(2, 1)"), HasSubstr("y.reshape(-1)"), Not(HasSubstr("swapped"))));
+  EXPECT_THAT(refusal(folder.put("semicolons", "1;2;0\n")), HasSubstr("separated by semicolons"));
   const auto together = [&](const std::string& path) {
     return message_of([&] { read_labelled_files({{good, ""}, {path, ""}}); });
   };

@@ -1,0 +1,22 @@
+#pragma once
+// Why a table is not read as numbers, and what to do about it: another separator, a missing value, a decimal
+// comma, names where numbers are needed. What people bring is seldom damaged; it is written in another way.
+
+#include <string>
+#include <string_view>
+
+namespace bilevel {
+
+enum class CsvColumn { feature, label, group };
+
+// The way out for a field that is no finite number: the end of a sentence.
+std::string way_out_of_field(std::string_view field, CsvColumn column);
+
+// Empty, NA, ?, nan and the like: what programs write where a value is missing.
+bool is_missing(std::string_view field);
+
+// The way out for a line whose fields are separated by something else than `separator`; empty where it is
+// not. Only asked where reading has failed, or where the whole line is one field.
+std::string way_out_of_separator(std::string_view line, char separator);
+
+}  // namespace bilevel
