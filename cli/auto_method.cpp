@@ -88,7 +88,7 @@ void measure_choice_at_end(const AutoFlags& flags, const Problem& problem, const
   if (!has_answer(run)) return;
   const AlgorithmState& end = run.state;
   Oracle oracle(problem);
-  const NewtonLimits limits{.iterations = 100, .products = 32 * DiagnoseOptions{}.calls_per_method};
+  const InnerSolveOptions limits{.iterations = 100, .products = 32 * DiagnoseOptions{}.calls_per_method};
   const ImplicitReference exact = implicit_reference(oracle, end.x, end.inner.w, {}, limits);
   if (!exact.value.defined()) return;
   EstimatorSettings hypergradient = settings.hypergradient;

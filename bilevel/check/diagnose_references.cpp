@@ -35,7 +35,7 @@ bool Diagnoser::find_solution() {
     }
   }
   say("the exact hypergradient: solving the inner problem by Newton's method");
-  const NewtonLimits limits{.iterations = 100, .products = newton_share * options_.calls_per_method};
+  const InnerSolveOptions limits{.iterations = 100, .products = newton_share * options_.calls_per_method};
   ImplicitReference reference = implicit_reference(oracle_, x_, from, {}, limits);
   if (!reference.value.defined()) {
     report_.reference_why = reference.why;

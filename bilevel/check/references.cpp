@@ -5,12 +5,6 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <utility>
-#include <vector>
-
 #include "bilevel/core/linear_solve.h"
 #include "bilevel/hypergradients/exact.h"
 
@@ -22,85 +16,12 @@ using torch::autograd::grad;
 constexpr int64_t direct_limit = 1000;
 constexpr int64_t most_products = 1000;  // of MINRES above that
 
-double length(const Tensor& t) { return t.norm().item<double>(); }
-
-// -(H + damping I)^-1 gradient; undefined where that matrix is not positive definite. `tolerance` is that of
-// conjugate gradients, `most_steps` what is left to them; a factorisation needs neither.
-Tensor newton_direction(Linearization& linear, const Tensor& gradient, double damping, double tolerance,
-                        int64_t most_steps) {
-  const MatrixProduct product = [&](const Tensor& v) { return at::add(linear.hessian(v), v, damping); };
-  LinearResult result;
-  if (gradient.numel() <= direct_limit) {
-    result = direct_solve(product, gradient, {.limit = direct_limit});
-  } else {
-    KrylovSolveOptions cg;
-    cg.max_iterations = std::min(2 * gradient.numel(), most_steps);
-    cg.relative_tolerance = std::max(tolerance, gradient.scalar_type() == at::kDouble ? 1e-10 : 1e-4);
-    result = conjugate_gradient(product, gradient, cg);
-  }
-  const bool usable = result.status == Status::converged || result.status == Status::max_iterations;
-  return usable ? -result.solution : Tensor();
-}
-
 }  // namespace
 
-SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, const NewtonLimits& limits) {
-  const bool is_double = w.scalar_type() == at::kDouble;
-  SolvedInner result;
-  result.w = w;
-  double damping = 0;
-  double gradient_norm = 0, first_norm = 0;
-  const int64_t products_before = oracle.counts().hessian;
-  for (; result.iterations < limits.iterations; ++result.iterations) {
-    const int64_t left = limits.products > 0 ? limits.products - (oracle.counts().hessian - products_before)
-                                             : std::numeric_limits<int64_t>::max();
-    if (left <= 0) break;
-    const auto linear = oracle.linearize(result.w, x, Batch{});
-    const Tensor gradient = linear->gradient();
-    gradient_norm = length(gradient);
-    if (!std::isfinite(gradient_norm) || gradient_norm == 0) break;
-    if (result.iterations == 0) first_norm = gradient_norm;
-    // As precise as the quadratic model deserves (Dembo, Eisenstat and Steihaug 1982): the steps still shrink
-    // the gradient by its own square in the end, at a fraction of the products.
-    const double tolerance = std::min(0.1, gradient_norm / first_norm);
-    Tensor direction = newton_direction(*linear, gradient, damping, tolerance, left);
-    while (!direction.defined() && damping < 1e12) {
-      damping = std::max(10 * damping, 1e-6 * gradient_norm);
-      direction = newton_direction(*linear, gradient, damping, tolerance, left);
-    }
-    if (!direction.defined()) break;
-
-    // Far away the loss must fall; near the solution it is flat to rounding, and the gradient must fall
-    // instead.
-    const double loss = oracle.inner_loss(result.w, x).item<double>();
-    const double slope = gradient.dot(direction).item<double>();
-    bool moved = false;
-    for (double step = 1; step > 1e-10; step /= 2) {
-      const Tensor candidate = at::add(result.w, direction, step);
-      const double new_loss = oracle.inner_loss(candidate, x).item<double>();
-      if (!std::isfinite(new_loss)) continue;
-      // Strictly: an equal loss would let rounding walk on until the last iteration.
-      const bool falls = new_loss < loss && new_loss <= loss + 1e-4 * step * slope;
-      const bool flat = std::abs(new_loss - loss) <= 1e-9 * (1 + std::abs(loss)) && step == 1;
-      if (falls || (flat && length(oracle.inner_gradient(candidate, x, Batch{})) < 0.9 * gradient_norm)) {
-        result.w = candidate;
-        moved = true;
-        break;
-      }
-    }
-    if (!moved) break;  // rounding: no step makes it better
-    damping = damping > 1e-12 ? damping / 10 : 0;
-  }
-  result.gradient_norm = length(oracle.inner_gradient(result.w, x, Batch{}));
-  const double scale = 1 + length(oracle.linearize(result.w, x, Batch{})->hessian(result.w));
-  result.solved = result.gradient_norm <= (is_double ? 1e-9 : 1e-3) * scale;
-  return result;
-}
-
 ImplicitReference implicit_reference(Oracle& oracle, const Tensor& x, const Tensor& w,
-                                     const CurvatureOptions& curvature, const NewtonLimits& limits) {
+                                     const CurvatureOptions& curvature, const InnerSolveOptions& solve) {
   ImplicitReference result;
-  result.inner = solve_inner(oracle, x, w, limits);
+  result.inner = solve_inner(oracle, x, w, solve);
   if (!result.inner.solved) {
     result.why =
         fmt::format("the inner problem could not be solved: Newton's method ended at |grad_w g| = {:.3g}",

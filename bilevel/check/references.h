@@ -8,24 +8,11 @@
 #include <string>
 
 #include "bilevel/core/oracle.h"
+#include "bilevel/core/solve_inner.h"
 #include "bilevel/core/trajectory.h"
 #include "bilevel/hypergradients/implicit.h"
 
 namespace bilevel {
-
-struct SolvedInner {
-  Tensor w;
-  double gradient_norm = -1;
-  int64_t iterations = 0;
-  bool solved = false;  // the gradient is down to rounding
-};
-struct NewtonLimits {
-  int64_t iterations = 100;
-  int64_t products = 0;  // Hessian products, about; 0 = no limit
-};
-// Newton's method with a damped factorisation (or, where n is large, conjugate gradients that are stopped
-// early far from the solution) and a line search, from `w`.
-SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, const NewtonLimits& limits = {});
 
 struct Reference {
   Tensor value;  // undefined = there is none, and `why` says why
@@ -41,7 +28,8 @@ ImplicitReference implicit_reference_at(Oracle& oracle, const Tensor& x, const T
                                         const CurvatureOptions& curvature);
 // At the solution nearest to `w`; with the Gauss-Newton or damped curvature in place of the Hessian if asked.
 ImplicitReference implicit_reference(Oracle& oracle, const Tensor& x, const Tensor& w,
-                                     const CurvatureOptions& curvature = {}, const NewtonLimits& limits = {});
+                                     const CurvatureOptions& curvature = {},
+                                     const InnerSolveOptions& solve = {});
 // Of the T steps from `start` (or from the learned start) on the given batches.
 Reference unrolled_reference(const Problem& problem, const Tensor& x, const Tensor& start,
                              const InnerOptions& options, const InnerBatches& batches = {},
