@@ -65,7 +65,9 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
   own->add_option("--penalty", s.penalty, "f2sa: lambda of the first iteration")->capture_default_str();
   own->add_option("--penalty-growth", s.penalty_growth, "f2sa: lambda grows like (k+1)^growth")
       ->capture_default_str();
-  own->add_option("--joint-rate", s.joint_rate, "bome: w's rate; 0 = the outer rate")->capture_default_str();
+  own->add_option(
+      "--joint-rate", s.joint_rate,
+      "bome: w's rate; 0 = the outer rate. By default a tenth of the inner rate in solve and compare");
   own->add_option("--barrier", s.barrier, "bome: its eta")->capture_default_str();
 
   auto* inner = command.add_option_group("inner loop");

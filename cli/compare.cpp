@@ -69,7 +69,7 @@ std::vector<uint64_t> parse_seeds(const std::string& text) {
 void prepare(const CLI::App& command, const NamedProblem& problem, Options& o) {
   CompareOptions& c = o.compare;
   refuse_ignored_method(command, o.algorithm, c.algorithms);
-  set_problem_defaults(command, problem, Family::warm, o.algorithm);
+  set_problem_defaults(command, problem, o.algorithm);
   c.settings = o.algorithm.settings;
   c.cold_steps = command.count("--inner-steps") > 0 ? c.settings.inner.steps : problem.inner_steps;
   c.solve = o.algorithm.solve;

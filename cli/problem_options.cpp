@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/check/default_settings.h"
 #include "bilevel/clean/clean.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/problems/cleaning_model.h"
@@ -163,17 +164,18 @@ NamedProblem make_problem(const CLI::App& command, const ProblemFlags& f) {
   return bilevel::make_problem(f.problem, f.data);
 }
 
-void set_problem_defaults(const CLI::App& command, const NamedProblem& problem, Family family,
-                          AlgorithmFlags& flags) {
+void set_problem_defaults(const CLI::App& command, const NamedProblem& problem, AlgorithmFlags& flags) {
   InnerOptions& inner = flags.settings.inner;
   OuterOptions& outer = flags.settings.outer;
+  const AlgorithmSettings defaults = default_settings(problem, find_algorithm(flags.algorithm));
   if (command.count("--outer-optimizer") == 0 && command.count("--outer-rate") == 0) {
-    outer.optimizer = "adam";
-    outer.rate = problem.outer_rate;
+    outer.optimizer = defaults.outer.optimizer;
+    outer.rate = defaults.outer.rate;
   }
-  if (command.count("--inner-steps") == 0) inner.steps = family == Family::cold ? problem.inner_steps : 10;
+  if (command.count("--inner-steps") == 0) inner.steps = defaults.inner.steps;
+  if (command.count("--joint-rate") == 0) flags.settings.joint_rate = defaults.joint_rate;
   if (command.count("--inner-rate") == 0) {
-    inner.rate = problem.inner_rate;
+    inner.rate = defaults.inner.rate;
   } else if (problem.problem->inner_rate(problem.problem->initial_outer(0)).defined()) {
     throw std::invalid_argument(fmt::format(
         "--inner-rate: problem {} learns its rate, which is part of x; leave it out", problem.name));

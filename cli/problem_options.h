@@ -29,7 +29,6 @@ NamedProblem make_problem(const CLI::App& command, const ProblemFlags& flags);
 
 // Steps and rates from the problem, unless they were given: T = 10 where w goes on where it was, the
 // problem's own number, which solves it, where it begins anew. Then finish_algorithm_options.
-void set_problem_defaults(const CLI::App& command, const NamedProblem& problem, Family family,
-                          AlgorithmFlags& flags);
+void set_problem_defaults(const CLI::App& command, const NamedProblem& problem, AlgorithmFlags& flags);
 
 }  // namespace bilevel::cli

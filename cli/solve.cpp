@@ -89,7 +89,7 @@ int run(CLI::App& command, Options& o) {
     choose_method(command, diagnosed(problem), o.algorithm, o.automatic, progress, o.algorithm.settings.inner,
                   command.count("--inner-rate") > 0);
   }
-  set_problem_defaults(command, problem, find_algorithm(o.algorithm.algorithm).family, o.algorithm);
+  set_problem_defaults(command, problem, o.algorithm);
   o.algorithm.solve.seed = o.problem.data.seed;
   o.algorithm.solve.validate();
   const auto algorithm = make_algorithm(o.algorithm.algorithm, o.algorithm.settings);

@@ -76,9 +76,11 @@ NamedProblem make_task_interaction(const ProblemOptions& o) {
   const TaskSets sets = draw_clustered_tasks(
       {.tasks = 4, .clusters = 2, .features = 4, .train = 10, .valid = 10, .test = 10, .seed = o.seed});
   // A start that is regularised enough to be solved in a few hundred steps.
-  auto problem = std::make_unique<TaskInteraction>(
-      sets, TaskInteractionOptions{.first_regularizer = 0.2, .first_coupling = 0.5}, o.tensors);
-  const double rate = 1 / problem->smoothness_bound(problem->initial_outer(0));
+  TaskInteractionOptions options{.first_regularizer = 0.2, .first_coupling = 0.5};
+  const TaskInteraction at_first(sets, options, o.tensors);
+  const double rate = 1 / at_first.smoothness_bound(at_first.initial_outer(0));
+  options.rate = rate;  // x is kept where this one is stable
+  auto problem = std::make_unique<TaskInteraction>(sets, options, o.tensors);
   const double largest = problem->largest_curvature();
   NamedProblem result = named(std::move(problem), 600, rate, true, false);
   result.largest_curvature = largest;
@@ -107,19 +109,21 @@ const std::vector<Maker>& makers() {
       {{"ridge", "ridge regression with one regulariser per feature, closed-form hypergradient"},
        false,
        [](const ProblemOptions& o) {
-         NamedProblem ridge =
-             named(std::make_unique<Ridge>(RidgeOptions{.seed = o.seed, .tensors = o.tensors}), 1000, 0.3,
-                   true, false);
-         ridge.outer_rate = 0.01;  // the curvature has exp(x) in it: the inner rate is safe while x < 1
+         constexpr double rate = 0.3;
+         NamedProblem ridge = named(
+             std::make_unique<Ridge>(RidgeOptions{.stable_rate = rate, .seed = o.seed, .tensors = o.tensors}),
+             1000, rate, true, false);
+         ridge.outer_rate = 0.01;  // the curvature has exp(x) in it: the inner loop must be able to follow
          return ridge;
        }},
       {{"softmax-regression",
         "softmax regression with one regulariser per feature (stocBiO's 20 Newsgroups form)"},
        false,
        [](const ProblemOptions& o) {
-         return named(std::make_unique<SoftmaxRegression>(
-                          SoftmaxRegressionOptions{.seed = o.seed, .tensors = o.tensors}),
-                      200, 8, true, false);
+         constexpr double rate = 8;
+         return named(std::make_unique<SoftmaxRegression>(SoftmaxRegressionOptions{
+                          .seed = o.seed, .tensors = o.tensors, .stable_rate = rate}),
+                      200, rate, true, false);
        }},
       {{"hyper-cleaning", "softmax regression with one weight per example, on synthetic or your own data"},
        true,
@@ -191,6 +195,7 @@ NamedProblem make_problem(const std::string& name, const ProblemOptions& options
       if (options.weight_decay != 0) {
         result.problem = std::make_unique<WithWeightDecay>(std::move(result.problem), options.weight_decay);
         if (result.largest_curvature > 0) result.largest_curvature += options.weight_decay;
+        result.inner_rate /= 1 + result.inner_rate * options.weight_decay;  // 1 / L becomes 1 / (L + decay)
       }
       return result;
     }

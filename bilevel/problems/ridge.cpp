@@ -10,6 +10,7 @@
 
 #include "bilevel/core/random.h"
 #include "bilevel/problems/batch_rows.h"
+#include "bilevel/problems/stable_outer.h"
 
 namespace bilevel {
 namespace {
@@ -74,6 +75,12 @@ Ridge::Ridge(const RidgeOptions& options) : options_(options) {
   target_ = target.to(options_.tensors);
   valid_matrix_ = valid_matrix.to(options_.tensors);
   valid_target_ = valid_target.to(options_.tensors);
+  const double of_data = at::linalg_eigvalsh(matrix.t().mm(matrix) / options_.samples).max().item<double>();
+  largest_outer_ = largest_stable_log(options_.stable_rate, of_data, 1, options_.initial_log);
+}
+
+void Ridge::project_outer_(Tensor& x) const {
+  if (std::isfinite(largest_outer_)) x = x.clamp_max(largest_outer_);
 }
 
 Tensor Ridge::inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {

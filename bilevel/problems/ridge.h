@@ -18,7 +18,10 @@ struct RidgeOptions {
   int64_t valid_samples = 50;
   double initial_log = -4;  // x_0 in every coordinate: exp(-4) = 0.02 leaves a condition number of 10 to 20
   double noise = 0.5;       // standard deviation of the targets' noise
-  uint64_t seed = 0;        // of the data
+  // x is kept where gradient steps at this rate are stable: a useless feature's regulariser would grow for
+  // ever, and a rate that was safe at the start would not stay so. 0 = x may go anywhere.
+  double stable_rate = 0;
+  uint64_t seed = 0;                                                   // of the data
   at::TensorOptions tensors = at::TensorOptions().dtype(at::kDouble);  // dtype and device
 
   void validate() const;
@@ -38,10 +41,13 @@ class Ridge : public Problem {
                                            const Batch& batch) const override;
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
+  void project_outer_(Tensor& x) const override;
 
   Tensor solution(const Tensor& x) const;       // w*(x)
   Tensor hypergradient(const Tensor& x) const;  // d f(w*(x)) / dx = -exp(x) * w* * H^-1 p
 
+  // The limit of every x_j; infinity where there is none.
+  double largest_outer() const { return largest_outer_; }
   const Tensor& matrix() const { return matrix_; }
   const Tensor& target() const { return target_; }
   const Tensor& valid_matrix() const { return valid_matrix_; }
@@ -55,6 +61,7 @@ class Ridge : public Problem {
   Tensor valid_matrix_, valid_target_;  // A_v, b_v
   Tensor gram_;                         // A'A / N
   Tensor moment_;                       // A'b / N
+  double largest_outer_ = 0;
 };
 
 }  // namespace bilevel

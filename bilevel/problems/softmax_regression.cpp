@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/softmax_constants.h"
 #include "bilevel/problems/softmax_loss.h"
+#include "bilevel/problems/stable_outer.h"
 
 namespace bilevel {
 
@@ -14,6 +17,15 @@ SoftmaxRegression::SoftmaxRegression(const SoftmaxRegressionOptions& options)
       features_(options.data.features),
       train_(draw_gaussian_classes(options.data, options.samples, options.seed, "train").to(tensors_)),
       valid_(draw_gaussian_classes(options.data, options.valid_samples, options.seed, "valid").to(tensors_)) {
+  const Tensor rows = train_.features.to(at::kCPU, at::kDouble);
+  const double gram = at::linalg_eigvalsh(rows.t().mm(rows) / train_.size()).max().item<double>();
+  // At every w: a unit vector's variance under a softmax is at most 1/2.
+  largest_outer_ =
+      largest_stable_log(options.stable_rate, gram / 2, 2 / static_cast<double>(classes_ * features_), 0);
+}
+
+void SoftmaxRegression::project_outer_(Tensor& x) const {
+  if (std::isfinite(largest_outer_)) x = x.clamp_max(largest_outer_);
 }
 
 Tensor SoftmaxRegression::logits(const Tensor& features, const Tensor& w) const {

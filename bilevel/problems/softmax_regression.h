@@ -22,6 +22,7 @@ struct SoftmaxRegressionOptions {
   int64_t valid_samples = 100;
   uint64_t seed = 0;                                                   // of the data
   at::TensorOptions tensors = at::TensorOptions().dtype(at::kDouble);  // dtype and device
+  double stable_rate = 0;  // x is kept where gradient steps at this rate are stable; 0 = x may go anywhere
 };
 
 class SoftmaxRegression : public Problem {
@@ -37,7 +38,10 @@ class SoftmaxRegression : public Problem {
   std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;
+  void project_outer_(Tensor& x) const override;
 
+  // The limit of every x_j; infinity where there is none.
+  double largest_outer() const { return largest_outer_; }
   const LabelledExamples& train() const { return train_; }
   const LabelledExamples& valid() const { return valid_; }
 
@@ -48,6 +52,7 @@ class SoftmaxRegression : public Problem {
   at::TensorOptions tensors_;
   int64_t classes_, features_;
   LabelledExamples train_, valid_;
+  double largest_outer_ = 0;
 };
 
 }  // namespace bilevel

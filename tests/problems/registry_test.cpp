@@ -83,6 +83,23 @@ TEST(Registry, DefaultStepsSolveTheConvexInnerProblemsWithAnySeed) {
   }
 }
 
+// A regulariser that the outer loop lets grow would otherwise lead to where the inner rate diverges.
+TEST(Registry, DefaultRatesAreStableWhereverXMayGo) {
+  for (const ProblemRow& row : problem_rows()) {
+    for (const double decay : {0.0, 3.0}) {
+      const NamedProblem named = make_problem(row.name, {.weight_decay = decay});
+      if (!named.convex) continue;
+      Tensor x = at::full_like(named.problem->initial_outer(0), 20);
+      named.problem->project_outer_(x);
+      const Tensor start = named.problem->initial_inner(0);
+      for (const Tensor& w : {start, start + at::ones_like(start)}) {
+        const double largest = value(eigenvalues(dense_hessian(*named.problem, w, x))[-1]);
+        EXPECT_LT(named.inner_rate * largest, 2) << row.name << " decay " << decay;
+      }
+    }
+  }
+}
+
 TEST(Registry, HyperCleaningIsSolvedWithABiasAndWithOtherRegularization) {
   for (const ProblemOptions& options : {ProblemOptions{.bias = true}, ProblemOptions{.regularization = 0.003},
                                         ProblemOptions{.regularization = 1}}) {
