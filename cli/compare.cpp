@@ -10,8 +10,10 @@
 #include <charconv>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bilevel/data/write_file.h"
@@ -78,6 +80,7 @@ void prepare(const CLI::App& command, const NamedProblem& problem, Options& o) {
   if (c.search.on && command.count("--outer-optimizer") == 0)
     c.settings.outer.optimizer = "sgd";  // as in the papers
   c.measure_value = problem.convex && !o.no_value;
+  if (o.common.dtype == "float") c.value.relative_tolerance = 1e-5;  // what single precision reaches
   // The papers' batches of 50, but not all of a small set: a rule for minibatches would have none.
   const Problem& p = *problem.problem;
   c.stochastic_batches = o.algorithm.solve.batches;
@@ -94,10 +97,20 @@ void prepare(const CLI::App& command, const NamedProblem& problem, Options& o) {
 
 // ---- what came out ----
 
-std::vector<double> finals(const ComparedAlgorithm& a, double ComparedRecord::*what) {
+std::vector<double> final_values(const ComparedAlgorithm& a) {
   std::vector<double> values;
-  for (const ComparedRun& run : a.runs) values.push_back(run.records.back().*what);
+  for (const ComparedRun& run : a.runs) values.push_back(run.records.back().value);
   return values;
+}
+
+// nullopt where the yardstick has no gradient.
+std::optional<MeanAndSpread> final_gradient(const ComparedAlgorithm& a) {
+  std::vector<double> norms;
+  for (const ComparedRun& run : a.runs) {
+    if (const auto norm = run.records.back().gradient_norm) norms.push_back(*norm);
+  }
+  if (norms.size() < a.runs.size()) return std::nullopt;
+  return mean_and_spread(norms);
 }
 
 Json spread_json(const MeanAndSpread& m) { return {{"mean", number(m.mean)}, {"spread", number(m.spread)}}; }
@@ -109,7 +122,7 @@ Json curve_json(const ComparedAlgorithm& a, CurveAxis axis) {
   for (const CurvePoint& p : curve(a, axis, curve_points)) {
     Json point = {{axis == CurveAxis::seconds ? "seconds" : "oracle_calls", p.used},
                   {"loss", spread_json(p.value)}};
-    if (p.gradient_norm.mean >= 0) point["gradient_norm"] = spread_json(p.gradient_norm);
+    if (p.gradient_norm) point["gradient_norm"] = spread_json(*p.gradient_norm);
     points.push_back(std::move(point));
   }
   return points;
@@ -123,9 +136,7 @@ Json run_json(const ComparedRun& run) {
   out["counts"] = counts_json(run.summary.counts);
   out["loss_first"] = number(run.records.front().value);
   out["loss_last"] = number(run.records.back().value);
-  if (run.records.back().gradient_norm >= 0) {
-    out["gradient_norm_last"] = number(run.records.back().gradient_norm);
-  }
+  if (const auto norm = run.records.back().gradient_norm) out["gradient_norm_last"] = number(*norm);
   out["x_norm"] = number(run.summary.state.x.norm().item<double>());
   out["decreased"] = decreased(run);
   return out;
@@ -135,12 +146,18 @@ std::string_view family_name(Family family) {
   return family == Family::cold ? "cold" : family == Family::warm ? "warm" : "stochastic";
 }
 
-Json report_json(const Options& o, const NamedProblem& problem,
-                 const std::vector<ComparedAlgorithm>& results) {
+std::string yardstick_text(const CompareOptions& c, Yardstick yardstick) {
+  if (yardstick == Yardstick::own_loss) return "f(x, w) at the algorithm's own w";
+  return fmt::format("f(x, w*(x)), the inner problem solved to {:g} of its first gradient",
+                     c.value.relative_tolerance);
+}
+
+Json report_json(const Options& o, const NamedProblem& problem, const Comparison& comparison) {
   const CompareOptions& c = o.compare;
   Json out = {{"problem", problem.name}};
-  out["yardstick"] = c.measure_value ? "f(x, w*(x)), the inner problem solved by Newton's method"
-                                     : "f(x, w) at the algorithm's own w";
+  out["yardstick"] = name_of(comparison.yardstick);
+  out["yardstick_is"] = yardstick_text(c, comparison.yardstick);
+  if (!comparison.why.empty()) out["yardstick_why"] = comparison.why;
   out["budget"] = {{"seconds", c.solve.seconds},
                    {"oracle_calls", c.solve.oracle_calls},
                    {"iterations", c.solve.iterations},
@@ -149,18 +166,19 @@ Json report_json(const Options& o, const NamedProblem& problem,
                                                              : c.solve.seconds}};
   out["batches"] = {{"inner", c.stochastic_batches.inner_batch}, {"outer", c.stochastic_batches.outer_batch}};
   out["algorithms"] = Json::array();
-  for (const ComparedAlgorithm& a : results) {
+  for (const ComparedAlgorithm& a : comparison.algorithms) {
     Json row = {{"name", a.name},
                 {"family", family_name(a.family)},
                 {"inner_steps", a.inner_steps},
                 {"inner_rate", a.inner_rate},
                 {"outer_rate", a.outer_rate},
                 {"candidates", a.candidates},
-                {"failed_candidates", a.failed_candidates}};
-    row["loss"] = spread_json(mean_and_spread(finals(a, &ComparedRecord::value)));
-    if (c.measure_value) {
-      row["gradient_norm"] = spread_json(mean_and_spread(finals(a, &ComparedRecord::gradient_norm)));
-    }
+                {"failed_candidates", a.failed_candidates},
+                {"dropped_candidates", a.dropped_candidates}};
+    if (a.schedule_iterations > 0) row["schedule_iterations"] = a.schedule_iterations;
+    row["yardstick"] = name_of(comparison.yardstick);
+    row["loss"] = spread_json(mean_and_spread(final_values(a)));
+    if (const auto gradient = final_gradient(a)) row["gradient_norm"] = spread_json(*gradient);
     row["runs"] = Json::array();
     for (const ComparedRun& run : a.runs) row["runs"].push_back(run_json(run));
     row["by_seconds"] = curve_json(a, CurveAxis::seconds);
@@ -172,19 +190,23 @@ Json report_json(const Options& o, const NamedProblem& problem,
 
 std::string spread_text(const MeanAndSpread& m) { return fmt::format("{:.5g} +- {:.1g}", m.mean, m.spread); }
 
-void print_text(const Options& o, const NamedProblem& problem,
-                const std::vector<ComparedAlgorithm>& results) {
+void print_text(const Options& o, const NamedProblem& problem, const Comparison& comparison) {
   const CompareOptions& c = o.compare;
+  const bool by_value = comparison.yardstick == Yardstick::value_function;
   std::vector<std::string> budget;
   if (c.solve.seconds > 0) budget.push_back(fmt::format("{} s", c.solve.seconds));
   if (c.solve.oracle_calls > 0) budget.push_back(fmt::format("{} oracle calls", c.solve.oracle_calls));
   if (budget.empty()) budget.push_back(fmt::format("{} iterations", c.solve.iterations));
-  fmt::print("{}, {} seeds, {} a run{}; loss is {}\n\n", problem.name, c.seeds.size(),
-             fmt::join(budget, " or "), c.search.on ? ", as much again for the search of its rates" : "",
-             c.measure_value ? "f(x, w*(x))" : "f(x, w)");
-  fmt::print("{:<22}{:>5}{:>11}{:>11}{:>12}{:>12}{:>22}{:>22}\n", "algorithm", "T", "inner rate",
-             "outer rate", "iterations", "calls", "loss", c.measure_value ? "|gradient|" : "");
-  for (const ComparedAlgorithm& a : results) {
+  fmt::print("{}, {} seeds, {} a run{}\n", problem.name, c.seeds.size(), fmt::join(budget, " or "),
+             c.search.on ? ", as much again for the search of its rates" : "");
+  fmt::print("yardstick of every row: {}\n", yardstick_text(c, comparison.yardstick));
+  if (!comparison.why.empty()) {
+    fmt::print("not {}: {}\n", name_of(Yardstick::value_function), comparison.why);
+  }
+  fmt::print("\n{:<22}{:>5}{:>11}{:>11}{:>12}{:>12}{:>22}{:>22}\n", "algorithm", "T", "inner rate",
+             "outer rate", "iterations", "calls", name_of(comparison.yardstick),
+             by_value ? "|its gradient|" : "");
+  for (const ComparedAlgorithm& a : comparison.algorithms) {
     std::vector<double> iterations, calls;
     bool failed = false;
     for (const ComparedRun& run : a.runs) {
@@ -192,26 +214,27 @@ void print_text(const Options& o, const NamedProblem& problem,
       calls.push_back(static_cast<double>(oracle_calls(run.summary.counts)));
       failed = failed || ended_badly(run.summary.reason);
     }
+    const auto gradient = final_gradient(a);
     fmt::print("{:<22}{:>5}{:>11.3g}{:>11.3g}{:>12.0f}{:>12.0f}{:>22}{:>22}{}\n", a.name, a.inner_steps,
                a.inner_rate, a.outer_rate, mean_and_spread(iterations).mean, mean_and_spread(calls).mean,
-               spread_text(mean_and_spread(finals(a, &ComparedRecord::value))),
-               c.measure_value ? spread_text(mean_and_spread(finals(a, &ComparedRecord::gradient_norm))) : "",
-               failed ? "  left the finite numbers" : "");
+               spread_text(mean_and_spread(final_values(a))), gradient ? spread_text(*gradient) : "",
+               failed ? "  diverged: where it last was well" : "");
   }
 }
 
-void save(const std::vector<ComparedAlgorithm>& results, const std::string& folder) {
+void save(const Comparison& comparison, const std::string& folder) {
+  const std::string_view yardstick = name_of(comparison.yardstick);
   write_file(folder + "/runs.csv", [&](std::ostream& out) {
     out << "algorithm,seed,iteration,seconds,oracle_calls,inner_gradients,outer_gradients,hessian_products,"
-           "cross_products,samples,loss,gradient_norm,own_loss,direction_norm\n";
-    for (const ComparedAlgorithm& a : results) {
+           "cross_products,samples,yardstick,loss,gradient_norm,own_loss,direction_norm\n";
+    for (const ComparedAlgorithm& a : comparison.algorithms) {
       for (const ComparedRun& run : a.runs) {
         for (const ComparedRecord& r : run.records) {
           const OracleCounts& c = r.record.counts;
-          out << fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", a.name, run.seed,
+          out << fmt::format("{},{},{},{},{},{},{},{},{},{},\"{}\",{},{},{},{}\n", a.name, run.seed,
                              r.record.iteration, r.record.seconds, oracle_calls(c), c.inner_gradient,
-                             c.outer_gradient, c.hessian, c.cross, c.samples, r.value,
-                             r.gradient_norm < 0 ? "" : fmt::to_string(r.gradient_norm), r.record.outer_loss,
+                             c.outer_gradient, c.hessian, c.cross, c.samples, yardstick, r.value,
+                             r.gradient_norm ? fmt::to_string(*r.gradient_norm) : "", r.record.outer_loss,
                              r.record.direction_norm < 0 ? "" : fmt::to_string(r.record.direction_norm));
         }
       }
@@ -220,13 +243,13 @@ void save(const std::vector<ComparedAlgorithm>& results, const std::string& fold
   for (const CurveAxis axis : {CurveAxis::seconds, CurveAxis::oracle_calls}) {
     const std::string name = axis == CurveAxis::seconds ? "seconds" : "oracle_calls";
     write_file(folder + "/by_" + name + ".csv", [&](std::ostream& out) {
-      out << "algorithm," << name << ",loss_mean,loss_spread,gradient_norm_mean,gradient_norm_spread\n";
-      for (const ComparedAlgorithm& a : results) {
+      out << "algorithm," << name
+          << ",yardstick,loss_mean,loss_spread,gradient_norm_mean,gradient_norm_spread\n";
+      for (const ComparedAlgorithm& a : comparison.algorithms) {
         for (const CurvePoint& p : curve(a, axis, curve_points)) {
-          const bool measured = p.gradient_norm.mean >= 0;
-          out << fmt::format("{},{},{},{},{},{}\n", a.name, p.used, p.value.mean, p.value.spread,
-                             measured ? fmt::to_string(p.gradient_norm.mean) : "",
-                             measured ? fmt::to_string(p.gradient_norm.spread) : "");
+          out << fmt::format("{},{},\"{}\",{},{},{},{}\n", a.name, p.used, yardstick, p.value.mean,
+                             p.value.spread, p.gradient_norm ? fmt::to_string(p.gradient_norm->mean) : "",
+                             p.gradient_norm ? fmt::to_string(p.gradient_norm->spread) : "");
         }
       }
     });
@@ -271,19 +294,19 @@ int run(CLI::App& command, Options& o) {
   flags.out = o.out;
   RunFolder folder = open_run(command, flags, o.problem.data.seed);
   work_in(folder, [&] {
-    std::vector<ComparedAlgorithm> results;
+    Comparison comparison;
     {
       Progress progress(o.common);
-      results = compare_algorithms(*problem.problem, o.compare,
-                                   [&](const std::string& what) { progress("compare: " + what); });
+      comparison = compare_algorithms(*problem.problem, o.compare,
+                                      [&](const std::string& what) { progress("compare: " + what); });
     }
-    const Json json = report_json(o, problem, results);
+    const Json json = report_json(o, problem, comparison);
     if (o.common.json) {
       fmt::print("{}\n", json.dump());
     } else {
-      print_text(o, problem, results);
+      print_text(o, problem, comparison);
     }
-    save(results, folder.path());  // last: a full disk must not cost the answer
+    save(comparison, folder.path());  // last: a full disk must not cost the answer
     folder.end(RunStatus::finished, "", json);
     if (!o.common.json) {
       fmt::print("\nruns.csv, by_seconds.csv, by_oracle_calls.csv and summary.json are in {}\n",

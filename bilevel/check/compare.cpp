@@ -6,107 +6,193 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "bilevel/check/references.h"
-#include "bilevel/core/random.h"
+#include "bilevel/check/compare_rates.h"
 
 namespace bilevel {
 namespace {
 
-constexpr int64_t largest_newton = 1000;
-
-StreamOptions batches_of(const CompareOptions& options, const AlgorithmRow& row) {
-  return row.family == Family::stochastic ? options.stochastic_batches : options.solve.batches;
+bool ended_well(const std::vector<ComparedRun>& runs) {
+  return std::none_of(runs.begin(), runs.end(),
+                      [](const ComparedRun& run) { return ended_badly(run.summary.reason); });
 }
 
-ComparedRecord measured(const Problem& problem, bool measure_value, SolveRecord record) {
-  ComparedRecord result;
-  result.value = record.outer_loss;
-  if (measure_value) {
-    Oracle oracle(problem);
-    const ImplicitReference reference = implicit_reference(oracle, record.x, record.w);
-    if (reference.inner.solved) result.value = oracle.outer_loss(reference.inner.w, record.x).item<double>();
-    if (reference.value.defined()) result.gradient_norm = reference.value.norm().item<double>();
-  }
-  record.x = Tensor();
-  record.w = Tensor();
-  result.record = std::move(record);
-  return result;
-}
+// All runs of one comparison, by one yardstick.
+class Comparing {
+ public:
+  Comparing(const Problem& problem, const CompareOptions& options, const CompareProgress& progress)
+      : problem_(problem), options_(options), progress_(progress), value_(problem, options.value) {}
 
-AlgorithmSettings with_rates(AlgorithmSettings settings, double inner_factor, double outer_rate) {
-  settings.inner.rate *= inner_factor;
-  settings.linear_rate *= inner_factor;
-  settings.outer.rate = outer_rate;
-  return settings;
-}
-
-// The highest value that the seeds end at; infinity where one leaves the finite numbers. The highest, because
-// a noisy rule can be lucky once with a rate that is too large.
-double worst_value(const Problem& problem, const Algorithm& algorithm, SolveOptions options,
-                   const std::vector<uint64_t>& seeds, bool measure_value) {
-  double worst = -std::numeric_limits<double>::infinity();
-  for (const uint64_t seed : seeds) {
-    options.seed = seed;
-    const SolveSummary summary = solve(problem, algorithm, options);
-    if (ended_badly(summary.reason)) return std::numeric_limits<double>::infinity();
-    worst = std::max(worst, measured(problem, measure_value, summary.records.back()).value);
-  }
-  return worst;
-}
-
-// The rates of the lowest value within the same time for every candidate.
-AlgorithmSettings search_rates(const Problem& problem, const CompareOptions& options, const AlgorithmRow& row,
-                               bool measure_value, ComparedAlgorithm& result,
-                               const CompareProgress& progress) {
-  const RateSearch& search = options.search;
-  // Batches of its own: rates must not be fitted to the seeds that are reported.
-  const uint64_t own = named_seed(options.seeds.front(), "search for rates");
-  const std::vector<uint64_t> search_seeds = {own, mix_seeds(own, 1)};
-  const auto count =
-      static_cast<double>(search.inner_factors.size() * search.outer_rates.size() * search_seeds.size());
-  SolveOptions solve_options = options.solve;
-  solve_options.batches = batches_of(options, row);
-  solve_options.records = 1;
-  solve_options.on_failure = OnFailure::stop;  // a rate that needs a repair is no candidate
-  solve_options.keep_points = true;
-  const double seconds = search.seconds > 0 ? search.seconds : options.solve.seconds;
-  if (seconds > 0) solve_options.seconds = seconds / count;
-  if (options.solve.oracle_calls > 0) {
-    solve_options.oracle_calls = std::max<int64_t>(
-        1, static_cast<int64_t>(std::ceil(static_cast<double>(options.solve.oracle_calls) / count)));
-  }
-  double best = std::numeric_limits<double>::infinity();
-  AlgorithmSettings chosen =
-      with_rates(options.settings, search.inner_factors.back(), search.outer_rates.front());
-  for (const double factor : search.inner_factors) {
-    for (const double rate : search.outer_rates) {
-      const AlgorithmSettings candidate = with_rates(options.settings, factor, rate);
-      if (progress) {
-        progress(
-            fmt::format("{}: inner rate {:.3g}, outer rate {:.3g}", row.name, candidate.inner.rate, rate));
-      }
-      ++result.candidates;
-      solve_options.settings = candidate;
-      const double value =
-          worst_value(problem, *row.make(candidate), solve_options, search_seeds, measure_value);
-      if (!std::isfinite(value)) ++result.failed_candidates;
-      if (value < best) {
-        best = value;
-        chosen = candidate;
+  Comparison run() {
+    choose_yardstick();
+    for (const std::string& name : options_.algorithms) {
+      result_.algorithms.push_back(compared(find_algorithm(name)));
+    }
+    if (by_value() && !unmeasured_.empty()) {
+      result_.yardstick = Yardstick::own_loss;
+      result_.why =
+          unmeasured_ + "; the rates were chosen by " + std::string(name_of(Yardstick::value_function));
+      for (ComparedAlgorithm& algorithm : result_.algorithms) {
+        for (ComparedRun& run : algorithm.runs) {
+          for (ComparedRecord& record : run.records) {
+            record.value = record.record.outer_loss;
+            record.gradient_norm.reset();
+          }
+        }
       }
     }
+    return std::move(result_);
   }
-  if (!std::isfinite(best)) {
-    throw std::invalid_argument(fmt::format(
-        "compare: {} left the finite numbers with every pair of rates that was tried; give smaller ones",
-        row.name));
+
+ private:
+  bool by_value() const { return result_.yardstick == Yardstick::value_function; }
+  void say(const std::string& what) const {
+    if (progress_) progress_(what);
   }
-  return chosen;
-}
+
+  // At the first x, before anything is run: an inner problem that cannot be solved there is not solved later.
+  void choose_yardstick() {
+    result_.yardstick = options_.measure_value ? Yardstick::value_function : Yardstick::own_loss;
+    if (!by_value()) return;
+    say("solving the inner problem at the first x");
+    const uint64_t seed = options_.seeds.front();
+    if (value_.point(problem_.initial_outer(seed), problem_.initial_inner(seed))) return;
+    result_.yardstick = Yardstick::own_loss;
+    result_.why = "at the first x " + value_.why();
+  }
+
+  std::optional<double> score(const SolveRecord& record) {
+    if (!by_value()) return record.outer_loss;
+    if (record.iteration > 0) return value_.value(record.x, record.w);
+    // Every candidate of every algorithm begins at the same few points.
+    for (const auto& [x, value] : starts_) {
+      if (x.equal(record.x)) return value;
+    }
+    const auto value = value_.value(record.x, record.w);
+    if (value) starts_.emplace_back(record.x, *value);
+    return value;
+  }
+
+  ComparedAlgorithm compared(const AlgorithmRow& row) {
+    ComparedAlgorithm result;
+    result.name = row.name;
+    result.family = row.family;
+    CompareOptions own = options_;
+    if (row.family == Family::cold) own.settings.inner.steps = options_.cold_steps;
+    own.solve.batches = batches_of(options_, row);
+    int64_t iterations = own.solve.iterations;
+    if (has_schedule_with_end(own.settings)) {
+      iterations = iterations_within(problem_, row, own.settings, own.solve);
+      result.schedule_iterations = iterations;
+    }
+    RateCandidates candidates{.best_first = {{.settings = own.settings}}};
+    if (options_.search.on) {
+      candidates = search_rates(
+          problem_, own, row, iterations, [this](const SolveRecord& r) { return score(r); }, progress_);
+    }
+    result.candidates = candidates.tried;
+    result.failed_candidates = candidates.failed;
+    run_first_that_holds(row, own, candidates.best_first, iterations, result);
+    for (ComparedRun& run : result.runs) measure(row, run);
+    return result;
+  }
+
+  // A rate that looked best in the short runs of the search may still diverge in a whole one. Those that did
+  // not even lower the loss there are not worth a whole run, but for the first.
+  void run_first_that_holds(const AlgorithmRow& row, const CompareOptions& own,
+                            const std::vector<RateCandidate>& candidates, int64_t iterations,
+                            ComparedAlgorithm& result) {
+    double best = std::numeric_limits<double>::infinity();  // of those that raised the loss
+    for (const RateCandidate& candidate : candidates) {
+      const bool first = result.runs.empty();
+      if (!first && !candidate.lowers) break;
+      const AlgorithmSettings settings = with_schedule_end(candidate.settings, iterations);
+      std::vector<ComparedRun> runs = all_seeds(row, own, settings);
+      const bool well = ended_well(runs);
+      const auto change = well ? change_of(runs) : std::nullopt;
+      const bool holds = change && change->last <= change->first;
+      const double last = change ? change->last : std::numeric_limits<double>::infinity();
+      if (first || holds || last < best) {
+        best = last;
+        result.runs = std::move(runs);
+        result.inner_steps = settings.inner.steps;
+        result.inner_rate = settings.inner.rate;
+        result.outer_rate = settings.outer.rate;
+      }
+      if (holds) return;
+      if (options_.search.on) ++result.dropped_candidates;
+    }
+  }
+
+  std::vector<ComparedRun> all_seeds(const AlgorithmRow& row, const CompareOptions& own,
+                                     const AlgorithmSettings& settings) {
+    std::vector<ComparedRun> runs;
+    SolveOptions solve_options = own.solve;
+    solve_options.keep_points = true;
+    solve_options.settings = settings;
+    const auto algorithm = row.make(settings);
+    for (const uint64_t seed : options_.seeds) {
+      say(fmt::format("{}: seed {}", row.name, seed));
+      solve_options.seed = seed;
+      ComparedRun run;
+      run.seed = seed;
+      run.summary = solve(problem_, *algorithm, solve_options);
+      runs.push_back(std::move(run));
+    }
+    return runs;
+  }
+
+  // Of the yardstick, mean over the seeds. nullopt where it cannot be measured.
+  struct Change {
+    double first = 0, last = 0;
+  };
+  std::optional<Change> change_of(const std::vector<ComparedRun>& runs) {
+    Change change;
+    for (const ComparedRun& run : runs) {
+      const auto first = score(run.summary.records.front()), last = score(run.summary.records.back());
+      if (!first || !last || !std::isfinite(*first) || !std::isfinite(*last)) return std::nullopt;
+      change.first += *first / static_cast<double>(runs.size());
+      change.last += *last / static_cast<double>(runs.size());
+    }
+    return change;
+  }
+
+  void measure(const AlgorithmRow& row, ComparedRun& run) {
+    say(fmt::format("{}: measuring seed {}", row.name, run.seed));
+    for (SolveRecord& record : run.summary.records) {
+      ComparedRecord compared;
+      compared.value = record.outer_loss;
+      if (by_value() && unmeasured_.empty()) {
+        if (const auto point = value_.point(record.x, record.w)) {
+          compared.value = point->value;
+          compared.gradient_norm = point->gradient_norm;
+        } else {
+          unmeasured_ = fmt::format("at iteration {} of {} with seed {} {}", record.iteration, row.name,
+                                    run.seed, value_.why());
+        }
+      }
+      record.x = Tensor();
+      record.w = Tensor();
+      compared.record = std::move(record);
+      run.records.push_back(std::move(compared));
+    }
+    run.summary.records.clear();
+  }
+
+  const Problem& problem_;
+  const CompareOptions& options_;
+  const CompareProgress& progress_;
+  ValueFunction value_;
+  std::vector<std::pair<Tensor, double>> starts_;  // x and f(x, w*(x))
+  std::string unmeasured_;                         // where the value function could not be measured, and why
+  Comparison result_;
+};
 
 const ComparedRecord& last_up_to(const ComparedRun& run, CurveAxis axis, double used) {
   const ComparedRecord* found = &run.records.front();
@@ -144,6 +230,11 @@ void CompareOptions::validate() const {
   solve.validate();
   stochastic_batches.validate();
   search.validate();
+  value.validate();
+}
+
+std::string_view name_of(Yardstick yardstick) {
+  return yardstick == Yardstick::value_function ? "f(x, w*(x))" : "own f(x, w)";
 }
 
 MeanAndSpread mean_and_spread(const std::vector<double>& values) {
@@ -172,52 +263,19 @@ std::vector<CurvePoint> curve(const ComparedAlgorithm& algorithm, CurveAxis axis
     for (const ComparedRun& run : algorithm.runs) {
       const ComparedRecord& record = last_up_to(run, axis, point.used);
       values.push_back(record.value);
-      norms.push_back(record.gradient_norm);
+      if (record.gradient_norm) norms.push_back(*record.gradient_norm);
     }
     point.value = mean_and_spread(values);
-    point.gradient_norm = mean_and_spread(norms);
+    if (norms.size() == values.size()) point.gradient_norm = mean_and_spread(norms);
     result.push_back(point);
   }
   return result;
 }
 
-std::vector<ComparedAlgorithm> compare_algorithms(const Problem& problem, const CompareOptions& options,
-                                                  const CompareProgress& progress) {
+Comparison compare_algorithms(const Problem& problem, const CompareOptions& options,
+                              const CompareProgress& progress) {
   options.validate();
-  const bool measure_value =
-      options.measure_value && problem.initial_inner(options.seeds.front()).numel() <= largest_newton;
-  std::vector<ComparedAlgorithm> results;
-  for (const std::string& name : options.algorithms) {
-    const AlgorithmRow& row = find_algorithm(name);
-    ComparedAlgorithm result;
-    result.name = name;
-    result.family = row.family;
-    CompareOptions own = options;
-    if (row.family == Family::cold) own.settings.inner.steps = options.cold_steps;
-    const AlgorithmSettings settings =
-        options.search.on ? search_rates(problem, own, row, measure_value, result, progress) : own.settings;
-    result.inner_steps = settings.inner.steps;
-    result.inner_rate = settings.inner.rate;
-    result.outer_rate = settings.outer.rate;
-    for (const uint64_t seed : options.seeds) {
-      if (progress) progress(fmt::format("{}: seed {}", name, seed));
-      SolveOptions solve_options = options.solve;
-      solve_options.seed = seed;
-      solve_options.batches = batches_of(options, row);
-      solve_options.keep_points = true;
-      solve_options.settings = settings;
-      ComparedRun run;
-      run.seed = seed;
-      run.summary = solve(problem, *row.make(settings), solve_options);
-      for (SolveRecord& record : run.summary.records) {
-        run.records.push_back(measured(problem, measure_value, std::move(record)));
-      }
-      run.summary.records.clear();
-      result.runs.push_back(std::move(run));
-    }
-    results.push_back(std::move(result));
-  }
-  return results;
+  return Comparing(problem, options, progress).run();
 }
 
 }  // namespace bilevel

@@ -1,19 +1,27 @@
 #pragma once
 // Which algorithm to use: several of them on one problem, with the same budget, the same search for their
-// rates and the same yardstick. The yardstick is the value function, f(x, w*(x)), and the norm of its
-// gradient, both found by Newton's method after the runs: an algorithm's own w would flatter the one whose w
-// runs ahead of x.
+// rates and one yardstick for all. That is the value function, f(x, w*(x)), and the norm of its gradient
+// (value_function.h), measured after the runs, in nobody's time. Where the inner problem cannot be
+// solved, or is not to be, it is every algorithm's own f(x, w), without a gradient. Never both in one table.
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/algorithms/solve.h"
+#include "bilevel/check/value_function.h"
 
 namespace bilevel {
 
+enum class Yardstick { value_function, own_loss };
+std::string_view name_of(Yardstick yardstick);  // f(x, w*(x)) or own f(x, w)
+
+// A pair of rates that diverges within the budget is never taken while another one is left: the pairs are run
+// in the order of what the search found, until one ends well with every seed.
 struct RateSearch {
   bool on = true;      // false: the settings' rates are everybody's
   double seconds = 0;  // for one algorithm, all candidates together; 0 = as long as one of its runs
@@ -27,19 +35,20 @@ struct CompareOptions {
   std::vector<uint64_t> seeds = {0, 1, 2};
   AlgorithmSettings settings = {};
   int64_t cold_steps = 100;  // T of the rules that begin anew each time: theirs must solve the inner problem
-  SolveOptions solve = {};   // the budget of one run; its seed is not used
+  // The budget of one run; its seed is not used. A schedule with an end (cosine, linear) ends with the
+  // budget: its total_steps are replaced by what a short run says will fit.
+  SolveOptions solve = {};
   StreamOptions stochastic_batches = {.inner_batch = 50, .outer_batch = 50};  // of rules made for minibatches
   RateSearch search = {};
-  // Solve the inner problem at every record. Newton's method is dense up to 1000 unknowns; beyond that a
-  // record may take long, and the algorithm's own f(x, w) is the yardstick.
-  bool measure_value = true;
+  bool measure_value = true;  // false: the yardstick is every algorithm's own f(x, w)
+  ValueOptions value = {};
   void validate() const;
 };
 
 struct ComparedRecord {
   SolveRecord record;
-  double value = -1;          // f(x, w*(x)); f(x, w) where the inner problem was not solved
-  double gradient_norm = -1;  // of the value function; negative = not measured
+  double value = 0;                          // by the comparison's yardstick
+  std::optional<double> gradient_norm = {};  // of the value function, where that is the yardstick
 };
 
 struct ComparedRun {
@@ -53,8 +62,10 @@ struct ComparedAlgorithm {
   Family family = Family::warm;
   int64_t inner_steps = 0;
   double inner_rate = 0, outer_rate = 0;
-  int64_t candidates = 0;         // pairs of rates that were tried
-  int64_t failed_candidates = 0;  // of them, how many left the finite numbers
+  int64_t candidates = 0;           // pairs of rates that were tried
+  int64_t failed_candidates = 0;    // of them, how many diverged in the search
+  int64_t dropped_candidates = 0;   // how many diverged, or raised the loss, when they were run in full
+  int64_t schedule_iterations = 0;  // the length of a schedule with an end; 0 = there is none
   std::vector<ComparedRun> runs;
 };
 
@@ -67,13 +78,19 @@ MeanAndSpread mean_and_spread(const std::vector<double>& values);
 // What stood when so much of the budget was used: the mean over the seeds of the last record up to there.
 struct CurvePoint {
   double used = 0;  // seconds or oracle calls
-  MeanAndSpread value, gradient_norm;
+  MeanAndSpread value;
+  std::optional<MeanAndSpread> gradient_norm;  // where the yardstick has one
 };
 enum class CurveAxis { seconds, oracle_calls };
 std::vector<CurvePoint> curve(const ComparedAlgorithm& algorithm, CurveAxis axis, int64_t points);
 
+struct Comparison {
+  Yardstick yardstick = Yardstick::value_function;
+  std::string why;  // the yardstick is the own loss although the value function was asked for
+  std::vector<ComparedAlgorithm> algorithms;
+};
 using CompareProgress = std::function<void(const std::string& what)>;
-std::vector<ComparedAlgorithm> compare_algorithms(const Problem& problem, const CompareOptions& options,
-                                                  const CompareProgress& progress = {});
+Comparison compare_algorithms(const Problem& problem, const CompareOptions& options,
+                              const CompareProgress& progress = {});
 
 }  // namespace bilevel

@@ -16,6 +16,7 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 json run_json(const std::string& arguments) {
   const Output output = run_program(arguments + " --json");
@@ -151,6 +152,39 @@ TEST(Compare, GivenRatesAreUsedAndNotSearched) {
     EXPECT_EQ(row.at("outer_rate"), 0.5);
     EXPECT_EQ(row.at("inner_rate"), 0.2);
   }
+}
+
+TEST(Compare, TheYardstickIsNamedInTheTextTheJsonAndTheFiles) {
+  const std::string arguments = " --seeds 0 --budget-calls 400 --records 2 --outer-rate 0.1";
+  const TemporaryFolder folder;
+  const Output solved = run_program("compare --problem ridge --algorithms aid-cg,soba" + arguments +
+                                    " --out " + (folder / "solved"));
+  EXPECT_EQ(solved.exit_code, 0) << solved.err;
+  EXPECT_THAT(solved.out,
+              AllOf(HasSubstr("yardstick of every row: f(x, w*(x)), the inner problem solved to 1e-08"),
+                    HasSubstr("           f(x, w*(x))        |its gradient|\n")));
+  EXPECT_THAT(read_text(folder / "solved/runs.csv"), HasSubstr(",\"f(x, w*(x))\","));
+  const Output own = run_program("compare --problem mlp --algorithms itd,f2sa" + arguments);
+  EXPECT_EQ(own.exit_code, 0) << own.err;
+  EXPECT_THAT(own.out, AllOf(HasSubstr("yardstick of every row: f(x, w) at the algorithm's own w"),
+                             HasSubstr("           own f(x, w)"), Not(HasSubstr("gradient|"))));
+  const json report = run_json("compare --problem mlp --algorithms itd,f2sa" + arguments);
+  EXPECT_EQ(report.at("yardstick"), "own f(x, w)");
+  for (const json& row : report.at("algorithms")) {
+    EXPECT_EQ(row.at("yardstick"), "own f(x, w)");
+    EXPECT_FALSE(row.contains("gradient_norm"));
+  }
+}
+
+// The default iterations are raised where there is a budget, and a schedule with an end must not stay at what
+// they were.
+TEST(Compare, AScheduleEndsWithTheBudget) {
+  const json report = run_json(
+      "compare --problem quadratic --algorithms soba --seeds 0 --outer-rate 1e-6 --outer-optimizer sgd "
+      "--outer-schedule cosine --budget-calls 20000");
+  const json& row = report.at("algorithms")[0];
+  EXPECT_EQ(row.at("runs")[0].at("iterations"), 5000);
+  EXPECT_EQ(row.at("schedule_iterations"), 5000);
 }
 
 TEST(Compare, RefusalsNameTheOption) {
