@@ -24,15 +24,17 @@ Hypergradient Vrbo::hypergradient(Oracle& oracle, const Tensor& w, const Tensor&
   return hypergradient_on(oracle, w, x, sample, options_.curvature, neumann_on(sample, options_.series_rate));
 }
 
-// The m steps of w after x has moved. With a large batch to come only u is kept up, as long as steps need it.
+// The m + 1 steps of w after x has moved. With a large batch to come only u is kept up, as long as steps need
+// it.
 IterationSummary Vrbo::follow_x(Oracle& oracle, AlgorithmState& state, Streams& streams,
                                 bool large_next) const {
   Tensor& along_w = state.memory.at("gradient");
   Tensor& along_x = state.memory.at("direction");
   Tensor w_before = state.inner.w, x_before = state.memory.at("previous/x");
   IterationSummary summary;
-  for (int64_t t = 0; t <= options_.inner_steps; ++t) {
-    const bool last = t == options_.inner_steps;
+  const int64_t steps = options_.inner_steps + 1;
+  for (int64_t t = 0; t <= steps; ++t) {
+    const bool last = t == steps;
     if (last && large_next) break;
     const Batch batch = streams.inner("steps");
     along_w = along_w + oracle.inner_gradient(state.inner.w, state.x, batch) -

@@ -54,7 +54,7 @@ Asked asked_of(const std::string& name, const std::string& problem) {
   // Its hypergradient is random even on full sets, by the length of the series. The noise is a multiple of
   // grad_w f, which is zero at both best points, so that a constant rate gets there; but a smaller one.
   if (name == "sustain") return {.iterations = 8000, .outer_rate = 0.1};
-  if (name == "vrbo") return {.iterations = 800, .inner_steps = 2};  // 2 T + 2 hypergradients an iteration
+  if (name == "vrbo") return {.iterations = 800, .inner_steps = 2};  // 2 T + 4 hypergradients an iteration
   // Where grad_w f is zero a penalty has no bias (first_order_test.cpp has the problem where it has one).
   if (name == "f2sa") return {.inner_steps = 5};
   // x moves no faster than the joint step carries w along, and that must be small because g counts lambda

@@ -314,9 +314,12 @@ TEST(Vrbo, corrects_its_estimates_along_the_way) {
   for (int k = 0; k < 13; ++k) {
     Tensor w = state.inner.w;
     const Tensor x = state.x;
-    for (int t = 0; t < 3 && k > 0; ++t) w = w - noisy.settings.inner.rate * dense_at(problem, w, x).gradient;
+    // m = 3 of the box: t from 0 to m.
+    for (int t = 0; t <= 3 && k > 0; ++t)
+      w = w - noisy.settings.inner.rate * dense_at(problem, w, x).gradient;
     const IterationSummary summary = algorithm->step(oracle, state, streams);
     EXPECT_LT(relative_error(state.inner.w, w), 1e-12) << k;
+    EXPECT_EQ(state.inner.step, 4 * k);
     const Dense d = dense_at(problem, w, x);
     const Tensor v = dense_neumann(d.hessian, d.p, noisy.settings.inner.rate, 3);
     EXPECT_LT(relative_error(summary.direction, d.direct - d.cross.mv(v)), 1e-10) << k;
@@ -344,10 +347,10 @@ TEST(Vrbo, takes_the_large_batch_every_period_and_pairs_of_small_ones_between) {
         EXPECT_TRUE(is_large(calls.cross.at(0)));
         for (const Batch& batch : calls.hessian) EXPECT_TRUE(is_large(batch));
         EXPECT_TRUE(is_large(calls.inner_gradient.back()));
-        ASSERT_EQ(calls.inner_gradient.size(), k == 0 ? 1U : 7U);
+        ASSERT_EQ(calls.inner_gradient.size(), k == 0 ? 1U : 9U);
       } else {
-        ASSERT_EQ(calls.outer_gradient.size(), 8U) << k;
-        for (size_t i = 0; i < 8; ++i) {
+        ASSERT_EQ(calls.outer_gradient.size(), 10U) << k;
+        for (size_t i = 0; i < 10; ++i) {
           EXPECT_EQ(calls.outer_gradient[i].size(12), 4);
           EXPECT_EQ(calls.inner_gradient[i].size(12), 4);
         }
