@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/batch.h"
+#include "bilevel/core/trajectory.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/hypergradients/registry.h"
 
@@ -82,6 +83,23 @@ SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& op
     direct = h.direct;
     return h.value;
   };
+  // The rule's own direction (algorithms/darts.h): the derivative of the step that the inner optimiser takes,
+  // whose coefficient is rate (1 + momentum) under Nesterov and never the rate of a series.
+  const auto virtual_step = [&] {
+    EstimatorSettings settings;
+    settings.curvature = options.hypergradient.curvature;
+    const auto one_step = make_estimator("one-step", settings);
+    InnerRun run;
+    run.options = options.inner;
+    run.options.steps = 1;
+    run.batches = [&train](int64_t) { return train; };
+    run.keep = one_step->keeps(1, here.final.bytes());
+    run.measure_gradient = false;
+    Trajectory step = continue_inner(oracle, x, here.final, run);
+    HypergradientRequest at_step{.x = x, .inner = step};
+    at_step.outer = valid;
+    return one_step->estimate(oracle, at_step).value;
+  };
   const Tensor reference = series(longest_series, d.series_rate);
   const double scale = std::max(length(reference), 1e-300);
   d.implicit_share = length(reference - direct) / std::max(length(direct), 1e-300);
@@ -102,7 +120,7 @@ SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& op
         "darts-first-order: what comes through the weights is {:.2g} of the direct gradient on the first "
         "batch, below the accuracy of {:g} ({}).",
         d.implicit_share, accuracy, where);
-  } else if (const double one_step = error_of(series(0, options.inner.rate)); one_step <= accuracy) {
+  } else if (const double one_step = error_of(virtual_step()); one_step <= accuracy) {
     d.method = "darts";
     d.error = one_step;
     d.sentence = fmt::format(

@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <string>
 
 #include "bilevel/core/weight_decay.h"
+#include "bilevel/hypergradients/registry.h"
 #include "tests/messages.h"
 #include "tests/nas/small_supernet.h"
 
@@ -60,6 +62,50 @@ TEST(SearchDiagnosis, TheAccuracyDecides) {
   EXPECT_EQ(coarse.method == "darts-first-order", coarse.error <= 0.999 && coarse.terms == 0);
   EXPECT_THAT(message([&] { diagnose_search(*small.named.problem, small.options, 0); }),
               HasSubstr("--accuracy 0"));
+}
+
+// DARTS's direction from dense derivatives on the batches of the diagnosis, with the optimiser's own step.
+TEST(SearchDiagnosis, TheErrorOfDartsIsThatOfItsOwnStep) {
+  for (const char* optimizer : {"gd", "nesterov", "heavy-ball"}) {
+    Small small;
+    small.options.inner.optimizer = optimizer;
+    small.options.inner.momentum = 0.9;
+    const Problem& problem = *small.named.problem;
+    const Tensor w = problem.initial_inner(0), x = problem.initial_outer(0);
+    const Batch train = BatchStream(0, "diagnosis train", problem.inner_samples(), {.size = 6}).at(0);
+    const Batch valid = BatchStream(0, "diagnosis valid", problem.outer_samples(), {.size = 6}).at(0);
+    const SearchDiagnosis fine = diagnose_search(problem, small.options, 1e-6);
+
+    const auto inner = make_inner_optimizer(small.options.inner);
+    Oracle oracle(problem);
+    const Tensor gradient = oracle.inner_gradient(w, x, train);
+    const InnerState after = inner->step(inner->start(w), gradient, {small.options.inner.rate, {}});
+    const Dense before_step = dense_at(problem, w, x, train, valid);
+    const Dense after_step = dense_at(problem, after.w, x, train, valid);
+    const double beta = 0.9, rate = small.options.inner.rate;
+    const double coefficient = std::string(optimizer) == "nesterov" ? rate * (1 + beta) : rate;
+    const Tensor darts = after_step.direct - coefficient * before_step.cross.mv(after_step.p);
+
+    Trajectory here;
+    here.optimizer = make_inner_optimizer(small.options.inner);
+    here.final = here.optimizer->start(w);
+    HypergradientRequest request{.x = x, .inner = here};
+    request.outer = valid;
+    request.cross = train;
+    request.hessian = {train};
+    EstimatorSettings settings;
+    settings.terms = fine.longest;
+    settings.series_rate = fine.series_rate;
+    settings.curvature.kind = fine.curvature;
+    const Hypergradient reference = make_estimator("neumann", settings)->estimate(oracle, request);
+    const double error = relative_error(darts, reference.value);
+    const double first_order = relative_error(reference.direct, reference.value);
+    ASSERT_LT(error, first_order) << optimizer;
+
+    const SearchDiagnosis d = diagnose_search(problem, small.options, std::sqrt(error * first_order));
+    EXPECT_EQ(d.method, "darts") << optimizer;
+    EXPECT_NEAR(d.error, error, 1e-9 * error) << optimizer;
+  }
 }
 
 }  // namespace
