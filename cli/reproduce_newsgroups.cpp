@@ -75,7 +75,7 @@ Outcome run(const RegularizerSearch& problem, const Entry& entry, double seconds
   settings.outer.rate = rate;
   settings.hypergradient.terms = 10;
   if (entry.algorithm == "stocbio") settings.linear_rate = series_rate;
-  if (entry.algorithm == "hoag") settings.inner.steps = settings.hypergradient.terms = 100;
+  if (entry.algorithm == "hoag") settings.tolerance.most_steps = 100;
   SolveOptions options;
   options.iterations = std::numeric_limits<int64_t>::max();
   options.seconds = seconds;

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/errors.h"
+#include "bilevel/core/lbfgs.h"
 
 namespace bilevel {
 namespace {
@@ -30,6 +31,7 @@ double HoagTolerance::at(int64_t iteration) const {
 void HoagTolerance::validate() const {
   require_rate("hoag", "first tolerance", first);
   require_rate("hoag", "least tolerance", least);
+  require_count("hoag", "most_steps", most_steps, 1);
   if (decay != "exponential" && decay != "quadratic" && decay != "cubic") {
     throw std::invalid_argument(
         fmt::format("hoag: tolerance decay '{}' must be exponential, quadratic or cubic", decay));
@@ -40,8 +42,7 @@ void HoagTolerance::validate() const {
 }
 
 void HoagOptions::validate() const {
-  inner.validate();
-  require_count("hoag", "linear_steps", linear_steps, 1);
+  require_rate("hoag", "inner_rate", inner_rate);
   tolerance.validate();
   if (!(increase >= 1) || !std::isfinite(increase)) {
     throw std::invalid_argument(fmt::format("hoag: increase = {} must be finite and at least 1", increase));
@@ -54,40 +55,35 @@ void HoagOptions::validate() const {
   curvature.validate();
 }
 
-Hoag::Hoag(const HoagOptions& options)
-    : Algorithm(options.outer), options_(options), optimizer_(make_inner_optimizer(options.inner)) {
-  options_.validate();
-}
+Hoag::Hoag(const HoagOptions& options) : Algorithm(options.outer), options_(options) { options_.validate(); }
 
 void Hoag::begin(AlgorithmState& state) const {
-  state.inner = optimizer_->start(state.inner.w);
   state.numbers["step_factor"] = 1;
   state.numbers["rejections"] = 0;
 }
 
-double Hoag::solve_inner(Oracle& oracle, AlgorithmState& state, const Batch& batch, double tolerance) const {
-  const int64_t before = state.inner.step;
-  double norm = 0;
-  for (int64_t t = 0;; ++t) {
-    const Tensor gradient = oracle.inner_gradient(state.inner.w, state.x, batch);
-    norm = gradient.norm().item<double>();
-    if (!std::isfinite(norm)) {
-      throw NotFiniteError(
-          fmt::format("hoag: the inner gradient is {} after {} steps of iteration {}. Lower "
-                      "the inner rate.",
-                      norm, t, state.iteration + 1));
-    }
-    if (norm <= tolerance || t == options_.inner.steps) break;
-    const double rate = options_.inner.rate * options_.inner.schedule.factor(state.inner.step);
-    state.inner = optimizer_->step(state.inner, gradient, {rate, {}});
+Status Hoag::solve_inner(Oracle& oracle, AlgorithmState& state, const Batch& batch, double tolerance) const {
+  LbfgsOptions lbfgs;
+  lbfgs.tolerance = tolerance;
+  lbfgs.most_gradients = options_.tolerance.most_steps + 1;
+  lbfgs.first_step = options_.inner_rate;
+  const LbfgsResult solved = minimize(
+      [&](const Tensor& w) { return oracle.inner_gradient(w, state.x, batch); }, state.inner.w, lbfgs);
+  if (solved.status == Status::not_finite) {
+    throw NotFiniteError(fmt::format("hoag: the inner gradient is {} at the first w of iteration {}.",
+                                     solved.gradient_norm, state.iteration + 1));
   }
-  state.numbers["inner_steps"] = static_cast<double>(state.inner.step - before);
-  state.numbers["inner_gradient_norm"] = norm;
-  return norm;
+  state.inner.w = solved.w;
+  state.inner.step += solved.gradients - 1;
+  state.numbers["inner_steps"] = static_cast<double>(solved.gradients - 1);
+  state.numbers["inner_gradient_norm"] = solved.gradient_norm;
+  // Where rounding ends it the problem is as solved as it can be.
+  return solved.status == Status::breakdown ? Status::converged : solved.status;
 }
 
 bool Hoag::accept(AlgorithmState& state, const OuterGradients& outer_at, double tolerance) const {
   const double loss = outer_at.loss.item<double>(), last_loss = state.numbers.at("loss");
+  if (!std::isfinite(loss)) return false;
   // To first order: the slope along the step that was really taken, after projections.
   const double predicted =
       at::dot(state.memory.at("direction"), state.memory.at("x") - state.x).item<double>();
@@ -97,23 +93,19 @@ bool Hoag::accept(AlgorithmState& state, const OuterGradients& outer_at, double 
     state.numbers["step_factor"] *= options_.increase;
     return true;
   }
-  // Each w is known to its tolerance, and f as far as grad_w f carries that. Not to what a limit on the inner
-  // steps left: that grows with a step that is too long, and would excuse it.
   const double unknown =
-      outer_at.w.norm().item<double>() * (tolerance + state.numbers.at("last_tolerance")) + rounding;
+      state.v.norm().item<double>() * (tolerance + state.numbers.at("last_tolerance")) + rounding;
   return loss <= last_loss + unknown;
 }
 
-// The next iteration solves again where the step began, to a smaller tolerance, so that a loss that was too
-// low by the old one is not compared with for ever, and takes a shorter step.
-IterationSummary Hoag::go_back(AlgorithmState& state, const Tensor& loss) const {
-  const Tensor direction = state.memory.at("direction");
-  state.numbers["step_factor"] *= options_.decrease;
+IterationSummary Hoag::take_back(AlgorithmState& state, const Tensor& loss) const {
+  double& factor = state.numbers["step_factor"];
+  factor *= options_.decrease;
   ++state.numbers["rejections"];
-  state.x = state.memory.at("x");
-  state.inner = optimizer_->start(state.memory.at("w"));  // momenta of the inner optimiser led elsewhere
-  state.memory.clear();
-  return {.direction = direction, .outer_loss = loss, .status = Status::ok};
+  // v and the outer optimiser's moments have not moved since: they are those of the step that is shortened.
+  state.inner.w = state.memory.at("w");
+  state.x = at::lerp(state.memory.at("x"), state.memory.at("proposed"), factor);
+  return {.direction = state.memory.at("direction"), .outer_loss = loss, .status = Status::ok};
 }
 
 IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
@@ -126,22 +118,22 @@ IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   request.hessian = {request.cross};
 
   const bool can_go_back = options_.adaptive && state.memory.contains("x");
-  double gradient_norm = 0;
+  Status inner_status = Status::not_run;
   OuterGradients outer_at;
   try {
-    gradient_norm = solve_inner(oracle, state, request.cross, tolerance);
+    inner_status = solve_inner(oracle, state, request.cross, tolerance);
     outer_at = oracle.outer_gradients(state.inner.w, state.x, request.outer);
   } catch (const NotFiniteError&) {
     if (!can_go_back) throw;
-    return go_back(state, {});
+    return take_back(state, {});
   }
-  if (can_go_back && !accept(state, outer_at, tolerance)) return go_back(state, outer_at.loss);
+  if (can_go_back && !accept(state, outer_at, tolerance)) return take_back(state, outer_at.loss);
 
   point.final = state.inner;
   CurvatureProducts products(oracle, request, options_.curvature);
   const double p_norm = outer_at.w.norm().item<double>();
   KrylovSolveOptions cg;
-  cg.max_iterations = options_.linear_steps;
+  cg.max_iterations = options_.tolerance.most_steps;
   cg.relative_tolerance = p_norm > 0 ? tolerance / p_norm : 0;
   cg.warm_start = state.v;
   const LinearResult linear = conjugate_gradient(products.matrix(), outer_at.w, cg);
@@ -153,6 +145,7 @@ IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   if (options_.adaptive) {
     state.memory["x"] = state.x;
     state.memory["w"] = state.inner.w;
+    state.memory["proposed"] = proposed;
     state.memory["direction"] = direction;
     state.numbers["loss"] = outer_at.loss.item<double>();
     state.numbers["last_tolerance"] = tolerance;
@@ -160,9 +153,7 @@ IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   } else {
     state.x = proposed;
   }
-  const Status status = gradient_norm > tolerance && linear.status == Status::converged
-                            ? Status::max_iterations
-                            : linear.status;
+  const Status status = linear.status == Status::converged ? inner_status : linear.status;
   return {.direction = direction, .outer_loss = outer_at.loss, .status = status};
 }
 

@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tests/algorithms/known_optima.h"
 #include "tests/algorithms/sampled.h"
@@ -17,8 +19,7 @@ using ::testing::HasSubstr;
 
 HoagOptions small() {
   HoagOptions options;
-  options.inner.steps = 2000;
-  options.inner.rate = sampled_rate;
+  options.inner_rate = sampled_rate;
   options.outer.rate = 1e-3;
   return options;
 }
@@ -62,25 +63,20 @@ TEST(Hoag, solves_both_problems_to_the_tolerance_of_the_iteration) {
   SampledRun other(at_once, StreamOptions{}), same(hoag, StreamOptions{});
   other.step();
   same.step();
-  EXPECT_GT(other.state.numbers.at("inner_steps"), 1.5 * same.state.numbers.at("inner_steps"));
+  EXPECT_GT(other.state.numbers.at("inner_steps"), same.state.numbers.at("inner_steps"));
   EXPECT_GT(last_steps, 0);
 }
 
 TEST(Hoag, says_when_a_limit_was_hit) {
   HoagOptions options = small();
-  options.inner.steps = 1;
   options.tolerance.first = 1e-6;
-  const Hoag few_inner(options);
-  SampledRun run(few_inner, StreamOptions{});
+  options.tolerance.most_steps = 1;
+  const Hoag few(options);
+  SampledRun run(few, StreamOptions{});
   EXPECT_EQ(run.step().status, Status::max_iterations);
   EXPECT_GT(run.state.numbers.at("inner_gradient_norm"), 1e-6);
-  options = small();
-  options.linear_steps = 1;
-  options.tolerance.first = 1e-6;
-  const Hoag few_linear(options);
-  SampledRun linear(few_linear, StreamOptions{});
-  EXPECT_EQ(linear.step().status, Status::max_iterations);
-  EXPECT_GT(linear.state.numbers.at("residual"), 1e-6);
+  EXPECT_GT(run.state.numbers.at("residual"), 1e-6);
+  EXPECT_EQ(run.state.numbers.at("inner_steps"), 1);
 }
 
 // f(x, w*(x)) in closed form along the accepted steps.
@@ -88,7 +84,7 @@ TEST(Hoag, lengthens_a_short_step_and_takes_back_a_long_one) {
   for (const double times : {1e-2, 300.0}) {
     Known known = known_quadratic();
     HoagOptions options = small();
-    options.inner.rate = known.inner_rate;
+    options.inner_rate = known.inner_rate;
     options.outer.rate = times * known.outer_rate;
     options.tolerance.first = 1e-8;  // so that what it leaves open is small
     const Hoag hoag(options);
@@ -105,7 +101,6 @@ TEST(Hoag, lengthens_a_short_step_and_takes_back_a_long_one) {
       if (state.numbers.at("rejections") > before.numbers.at("rejections")) {
         ++back;
         EXPECT_DOUBLE_EQ(ratio, 0.5);
-        EXPECT_TRUE(state.x.equal(before.memory.at("x")));
         EXPECT_GT(objective(before.x), best);
         continue;
       }
@@ -131,14 +126,111 @@ TEST(Hoag, lengthens_a_short_step_and_takes_back_a_long_one) {
 TEST(Hoag, comes_back_from_where_the_inner_problem_is_not_finite) {
   const Known known = known_ridge();
   HoagOptions options = small();
-  options.inner.rate = known.inner_rate;
+  options.inner_rate = known.inner_rate;
   options.outer.rate = 1000 * known.outer_rate;
   const SolveSummary summary = solve_from(known, Hoag(options), {.iterations = 300, .records = 1});
   EXPECT_EQ(summary.reason, StopReason::iterations) << summary.message;
   EXPECT_LT(known.gradient_norm(summary.state.x), 1e-3 * known.gradient_norm(known.x));
   EXPECT_GT(summary.state.numbers.at("rejections"), 3);
-  options.inner.rate = 1e200;
-  EXPECT_EQ(solve_from(known, Hoag(options), {.iterations = 3}).reason, StopReason::not_finite);
+}
+
+// As if the step had never been taken: everything but the step's length, and what counts the work, is what it
+// was, the outer optimiser's moments too; and the objective is compared with the same one as before.
+TEST(Hoag, a_rejected_step_restores_everything) {
+  for (const char* optimizer : {"sgd", "adam"}) {
+    const Known known = known_ridge();
+    HoagOptions options = small();
+    options.inner_rate = known.inner_rate;
+    options.outer.optimizer = optimizer;
+    options.outer.momentum = 0.9;
+    options.outer.rate = 30 * known.outer_rate;
+    const Hoag hoag(options);
+    Oracle oracle(*known.problem);
+    Streams streams(1, 12, 12);
+    AlgorithmState state = hoag.init(oracle, known.x, known.w);
+    int rejected = 0;
+    for (int k = 0; k < 60; ++k) {
+      const AlgorithmState before = state;
+      const OracleCounts counts = oracle.counts();
+      hoag.step(oracle, state, streams);
+      if (state.numbers.at("rejections") == before.numbers.at("rejections")) continue;
+      ++rejected;
+      const Tensor from = before.memory.at("x"), proposed = before.memory.at("proposed");
+      const double factor = before.numbers.at("step_factor") / 2;
+      EXPECT_TRUE(state.x.equal(at::lerp(from, proposed, factor)));
+      EXPECT_TRUE(state.inner.w.equal(before.memory.at("w")));
+      EXPECT_TRUE(state.v.equal(before.v));
+      EXPECT_EQ(state.outer.step, before.outer.step);
+      ASSERT_EQ(state.outer.transforms.size(), before.outer.transforms.size());
+      for (size_t i = 0; i < state.outer.transforms.size(); ++i) {
+        for (size_t j = 0; j < state.outer.transforms[i].size(); ++j) {
+          EXPECT_TRUE(state.outer.transforms[i][j].equal(before.outer.transforms[i][j]));
+        }
+      }
+      for (const auto& [name, tensor] : before.memory) EXPECT_TRUE(tensor.equal(state.memory.at(name)));
+      EXPECT_EQ(state.numbers.at("loss"), before.numbers.at("loss"));
+      EXPECT_EQ(state.numbers.at("last_tolerance"), before.numbers.at("last_tolerance"));
+      EXPECT_EQ((oracle.counts() - counts).hessian, 0);  // no linear solve for a step that is taken back
+    }
+    EXPECT_GT(rejected, 3) << optimizer;
+  }
+}
+
+// The problem as `bilevel solve --problem ridge` has it. With a reference that a rejection forgets and ten
+// inner steps this fell to 0.160 and ended at 5.83.
+TEST(Hoag, never_ends_above_where_it_has_been) {
+  const Ridge ridge(RidgeOptions{});
+  for (const char* optimizer : {"sgd", "adam"}) {
+    for (const double rate : {0.05, 0.5, 5.0}) {
+      HoagOptions options = small();
+      options.inner_rate = 0.01;
+      options.outer.optimizer = optimizer;
+      options.outer.rate = rate;
+      std::vector<double> objective;  // along the points that it has gone on from
+      double rejections = 0;
+      const auto step = [&](const AlgorithmState& state, double, double) {
+        const bool taken_back = state.numbers.at("rejections") > rejections;
+        rejections = state.numbers.at("rejections");
+        if (taken_back) return;
+        const Tensor x = state.memory.at("x");
+        objective.push_back(number(Oracle(ridge).outer_loss(ridge.solution(x), x)));
+      };
+      const SolveSummary summary =
+          solve(ridge, Hoag(options), {.iterations = 300, .records = 1}, {.step = step});
+      EXPECT_EQ(summary.reason, StopReason::iterations) << summary.message;
+      EXPECT_EQ(summary.statuses.count("max_iterations"), 0U);
+      for (size_t k = 1; k < objective.size(); ++k) EXPECT_LT(objective[k], objective[k - 1] + 1e-3) << k;
+      EXPECT_LT(objective.back(), objective.front());
+      const double least = *std::min_element(objective.begin(), objective.end());
+      EXPECT_LT(objective.back(), least + 1e-6) << optimizer << " " << rate;
+    }
+  }
+}
+
+// g = c/2 (w - x)^2 and f = w: w*(x) = x, and f(x, w*(x)) = x falls with every step of x.
+class Flat : public Problem {
+ public:
+  static constexpr double c = 1e-4;
+  Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch& /*batch*/) const override {
+    return c / 2 * (w - x).square().sum();
+  }
+  Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& /*batch*/) const override {
+    return w.sum() + 0 * x.sum();
+  }
+  Tensor initial_inner(uint64_t /*seed*/) const override { return vec({0}); }
+  Tensor initial_outer(uint64_t /*seed*/) const override { return vec({3}); }
+};
+
+// At w = 0 and x = 3 the inner gradient is 3e-4, within the first tolerance, and f is 3 too low. A reference
+// like that must not be compared with as if w were known to 1e-3: all later steps would be taken back.
+TEST(Hoag, a_tolerance_is_a_distance_times_the_curvature) {
+  HoagOptions options;
+  options.inner_rate = 1;
+  options.outer.rate = 0.1;
+  options.tolerance = {.first = 1e-3, .factor = 0.1};
+  const SolveSummary summary = solve(Flat(), Hoag(options), {.iterations = 20, .records = 1});
+  EXPECT_EQ(summary.state.numbers.at("rejections"), 0);
+  EXPECT_LT(number(summary.state.x), 3 - 20 * 0.1 + 1e-9);
 }
 
 TEST(Hoag, misuse_names_the_option_and_the_bound) {
@@ -155,7 +247,7 @@ TEST(Hoag, misuse_names_the_option_and_the_bound) {
   EXPECT_THAT(of([](HoagOptions& o) { o.tolerance.first = 0; }), HasSubstr("first tolerance = 0"));
   EXPECT_THAT(of([](HoagOptions& o) { o.increase = 0.9; }), HasSubstr("increase = 0.9"));
   EXPECT_THAT(of([](HoagOptions& o) { o.decrease = 1; }), HasSubstr("decrease = 1"));
-  EXPECT_THAT(of([](HoagOptions& o) { o.linear_steps = 0; }), HasSubstr("linear_steps = 0"));
+  EXPECT_THAT(of([](HoagOptions& o) { o.tolerance.most_steps = 0; }), HasSubstr("most_steps = 0"));
 }
 
 // 1.05^15000 is infinite: a step size that grows where the loss stands still ends a run that has long
@@ -163,7 +255,7 @@ TEST(Hoag, misuse_names_the_option_and_the_bound) {
 TEST(Hoag, the_step_does_not_grow_at_the_optimum) {
   const Known known = known_ridge();
   AlgorithmSettings settings = settings_for(known);
-  settings.inner.steps = settings.hypergradient.terms = 5;
+  settings.tolerance.most_steps = 5;
   const SolveSummary summary =
       solve_from(known, *make_algorithm("hoag", settings), {.iterations = 20000, .records = 1});
   EXPECT_EQ(summary.reason, StopReason::iterations) << summary.message;
