@@ -8,6 +8,7 @@
 
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/algorithms/solve.h"
+#include "bilevel/core/problem.h"
 
 namespace bilevel::cli {
 
@@ -24,6 +25,11 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& flags, bool with_c
 // Turns names into values, once the command line is parsed and the defaults that depend on the problem are
 // set. Throws std::invalid_argument for a --method that the algorithm does not take.
 void finish_algorithm_options(const CLI::App& command, AlgorithmFlags& flags);
+// Plain steps for x where the algorithm's rates fall in fixed ratios and the command line does not ask for
+// another optimiser. `longest` is how far the first of them moves an entry of x, which is Adam's rate by
+// default; a rate that is given stays. Call it before finish_algorithm_options.
+void set_fixed_ratio_defaults(const CLI::App& command, const Problem& problem, double longest,
+                              AlgorithmFlags& flags);
 // An option that would be ignored is an error: none of these algorithms takes the given --method.
 void refuse_ignored_method(const CLI::App& command, const AlgorithmFlags& flags,
                            const std::vector<std::string>& algorithms);

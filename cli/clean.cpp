@@ -184,6 +184,7 @@ void complete(const CLI::App& command, const CleaningModel& model, Options& o) {
   o.clean.final_rate =
       model.convex ? safe_rate(*model.problem, flags.solve.seed) : defaults.settings.inner.rate;
   if (missing("--inner-rate")) inner.rate = o.clean.final_rate;
+  set_fixed_ratio_defaults(command, *model.problem, defaults.settings.outer.rate, flags);
   finish_algorithm_options(command, flags);
   o.clean.algorithm = flags.algorithm;
   o.clean.settings = flags.settings;
@@ -242,7 +243,8 @@ CleanReport clean_in_folder(const Options& o, const CleaningSets& sets, const Cl
   CleanHooks hooks;
   hooks.progress = [&](const std::string& what) { progress("clean: " + what); };
   hooks.interrupted = [] { return stop_requested(); };
-  hooks.solve = [&](const Problem& problem, const Algorithm& algorithm, const SolveOptions& options) {
+  hooks.solve = [&](const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
+                    const SolveHooks& along, BestPoint& best) {
     SolveJob job{.problem = problem,
                  .algorithm = algorithm,
                  .options = options,
@@ -251,7 +253,15 @@ CleanReport clean_in_folder(const Options& o, const CleaningSets& sets, const Cl
                  .command = "clean"};
     job.learned_name = "weights";
     job.learned = [](const Tensor& x) { return x.sigmoid(); };
-    job.data = digest;
+    job.hooks = along;
+    job.hooks.record = [&best](const SolveRecord& r, const AlgorithmState& state) {
+      return best.take(r, state);
+    };
+    job.put = [&best](Checkpoint& now) { put_best(now, best); };
+    const c10::Device device = problem.initial_outer(0).device();
+    job.take = [&best, device](const Checkpoint& then) { best = take_best(then, device); };
+    job.data = data_digest({sets.train.labels, sets.valid.labels, sets.test.labels},
+                           {sets.train.features.columns(), sets.classes});
     return solve_in_folder(job, folder, checkpoint);
   };
   return clean(sets, model, o.clean, hooks);

@@ -116,6 +116,10 @@ Json clean_json(const CleanOutput& o) {
               {"valid_loss", number(r.cleaned.valid_loss)},
               {"baseline_test_accuracy", percent(r.baseline.test_accuracy)},
               {"baseline_valid_accuracy", number(r.baseline.valid_accuracy)},
+              {"baseline_valid_loss", number(r.baseline.valid_loss)},
+              {"returned", r.kept_baseline ? "baseline" : "learned"},
+              {"learned_valid_loss", number(r.learned_valid_loss)},
+              {"best_iteration", r.best_iteration},
               {"threshold", o.options.threshold},
               {"flagged", r.flagged}};
   for (const auto& [suffix, detection] : {std::pair{"", r.wrong}, std::pair{"_replaced", r.replaced}}) {
@@ -157,7 +161,8 @@ void print_clean(const CleanOutput& o) {
       r.inner_gradient_norm, r.first_gradient_norm);
   fmt::print("{:<26}{:>10}{:>11}{:>13}{:>9}\n", "trained on", "test %", "valid %", "valid loss", "steps");
   for (const auto& [what, model] :
-       {std::pair{"the learned weights", &r.cleaned}, std::pair{"all labels alike", &r.baseline}}) {
+       {std::pair{r.kept_baseline ? "returned: the baseline" : "the learned weights", &r.cleaned},
+        std::pair{"all labels alike", &r.baseline}}) {
     fmt::print("{:<26}{:>10}{:>11.2f}{:>13.4f}{:>9}\n", what, percent_text(model->test_accuracy),
                model->valid_accuracy, model->valid_loss, model->steps);
   }

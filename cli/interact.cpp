@@ -17,7 +17,6 @@
 
 #include "bilevel/problems/task_files.h"
 #include "bilevel/problems/task_sets.h"
-#include "bilevel/run/json_value.h"
 #include "bilevel/run/stop_signal.h"
 #include "cli/algorithm_options.h"
 #include "cli/commands.h"
@@ -183,31 +182,6 @@ TaskSets load(Options& o, const at::TensorOptions& tensors) {
 
 // ---- the work ----
 
-// The best point is not part of the algorithm's state, but of the run's.
-void put_best(Checkpoint& checkpoint, const BestPoint& best) {
-  if (!best.w.defined()) return;  // the first record was not to be had
-  checkpoint.tensors["best/x"] = best.x;
-  checkpoint.tensors["best/w"] = best.w;
-  checkpoint.tensors["best/before"] = best.before;
-  checkpoint.metadata["best"] = {{"loss", best.loss}, {"iteration", best.iteration}};
-}
-
-BestPoint take_best(const Checkpoint& checkpoint, const at::TensorOptions& tensors) {
-  BestPoint best;
-  try {
-    const nlohmann::json& part = checkpoint.metadata.at("best");
-    best.loss = part.at("loss").get<double>();
-    best.iteration = json_as<int64_t>(part.at("iteration"));
-    best.x = checkpoint.tensors.at("best/x").to(tensors);
-    best.w = checkpoint.tensors.at("best/w").to(tensors);
-    best.before = checkpoint.tensors.at("best/before").to(tensors);
-  } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format(
-        "checkpoint: the part 'best' is missing or of another kind ({}); begin the run anew", error.what()));
-  }
-  return best;
-}
-
 // What a run is about; made-up tasks follow from the options.
 nlohmann::json identity(const Options& o, const TaskSets& sets) {
   nlohmann::json data = {{"tasks", sets.task_names}, {"features", sets.train.features.size(1)}};
@@ -225,17 +199,18 @@ InteractReport work(const Options& o, const TaskSets& sets, RunFolder& folder,
   const auto checkpoint = load_run(folder, o.run, o.common);
   const Solver solver = [&](const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
                             const SolveHooks& hooks, BestPoint& best) {
-    return solve_in_folder({.problem = problem,
-                            .algorithm = algorithm,
-                            .options = options,
-                            .run = o.run,
-                            .common = o.common,
-                            .command = "interact",
-                            .data = identity(o, sets),
-                            .hooks = hooks,
-                            .put = [&](Checkpoint& now) { put_best(now, best); },
-                            .take = [&](const Checkpoint& then) { best = take_best(then, tensors); }},
-                           folder, checkpoint);
+    return solve_in_folder(
+        {.problem = problem,
+         .algorithm = algorithm,
+         .options = options,
+         .run = o.run,
+         .common = o.common,
+         .command = "interact",
+         .data = identity(o, sets),
+         .hooks = hooks,
+         .put = [&](Checkpoint& now) { put_best(now, best); },
+         .take = [&](const Checkpoint& then) { best = take_best(then, tensors.device()); }},
+        folder, checkpoint);
   };
   SolveHooks hooks;
   hooks.interrupted = stop_requested;
@@ -250,7 +225,11 @@ int run(CLI::App& command, Options& o) {
   const at::TensorOptions tensors = apply_common_options(o.common);
   const TaskSets sets = load(o, tensors);
   const TaskInteraction check(sets, o.interact.problem, tensors);  // refuses before there is a folder
-  const StopSignal on_signal;                                      // of all that follows, the baselines too
+  AlgorithmFlags flags = o.algorithm;
+  if (flags.settings.inner.rate == 0) flags.settings.inner.rate = check.rate();
+  set_fixed_ratio_defaults(command, check, flags.settings.outer.rate, flags);
+  o.interact.settings.outer = flags.settings.outer;
+  const StopSignal on_signal;  // of all that follows, the baselines too
   RunFolder folder = open_run(command, o.run, o.seed);
   int exit_code = success;
   work_in(folder, [&] {

@@ -83,6 +83,7 @@ Json interact_json(const InteractOutput& o) {
   add_scores(json, "", &r.learned);
   add_scores(json, "independent_", r.independent ? &*r.independent : nullptr);
   add_scores(json, "pooled_", r.pooled ? &*r.pooled : nullptr);
+  json["returned"] = name_of(r.best);
   json["interaction"] = rows_of(r.learned.interaction);
   const std::vector<int64_t> suggested = suggest_clusters(r.learned.interaction);
   json["suggested_clusters"] = named_clusters(suggested, sets.task_names);
@@ -155,9 +156,14 @@ std::vector<std::string> write_interact(const InteractOutput& o, const Json& jso
   const std::vector<std::string>& names = o.sets.task_names;
   std::vector<std::string> written{"interaction.npy", "interaction.csv", "model.npy"};
   write_npy(folder + "/interaction.npy", learned.interaction);
-  write_npy(folder + "/model.npy", o.sets.classes_are_tasks
-                                       ? learned.w.view({o.sets.tasks, -1})
-                                       : learned.w.view({o.sets.tasks, o.sets.classes, -1}));
+  // One model for all is that of every task.
+  const Tensor& w = o.report.returned().w;
+  const int64_t models = o.report.best == InteractReport::Best::pooled ? 1 : o.sets.tasks;
+  write_npy(
+      folder + "/model.npy",
+      o.sets.classes_are_tasks
+          ? w.view({o.sets.tasks, -1})
+          : w.view({models, o.sets.classes, -1}).expand({o.sets.tasks, o.sets.classes, -1}).contiguous());
   write_file(folder + "/interaction.csv", [&](std::ostream& to) {
     to << "task," << fmt::format("{}", fmt::join(names, ",")) << '\n';
     for (size_t i = 0; i < names.size(); ++i) {

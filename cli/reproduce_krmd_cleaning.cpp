@@ -85,7 +85,7 @@ Json reproduce_krmd_table2(const ReproduceOptions& options) {
   for (const int64_t K : Ks) {
     const SolveSummary s = run(job, K, iterations, options.full() ? 20 : 1, options);
     if (ended_badly(s.reason)) throw std::runtime_error(s.message);
-    const Tensor& w = s.state.inner.w;
+    const Tensor& w = s.inner_solution;
     const Tensor& x = s.state.x;
     test[K] = accuracy(job, w, job.sets.test);
     const double valid = accuracy(job, w, job.sets.valid);

@@ -45,7 +45,7 @@ TimedResult run_timed(const CleaningJob& job, const TimedRun& run, double second
                            return true;
                          }});
   if (job.sets.test.size() > 0) {
-    const Tensor scores = job.model.scores(result.summary.state.inner.w, job.sets.test);
+    const Tensor scores = job.model.scores(result.summary.inner_solution, job.sets.test);
     result.test_loss = mean_cross_entropy(scores, job.sets.test.labels).item<double>();
     result.test_accuracy = accuracy_percent(scores, job.sets.test.labels);
   }

@@ -89,8 +89,8 @@ int run(CLI::App& command, Options& o) {
     choose_method(command, diagnosed(problem), o.algorithm, o.automatic, progress, o.algorithm.settings.inner,
                   command.count("--inner-rate") > 0);
   }
-  set_problem_defaults(command, problem, o.algorithm);
   o.algorithm.solve.seed = o.problem.data.seed;
+  set_problem_defaults(command, problem, find_algorithm(o.algorithm.algorithm).family, o.algorithm);
   o.algorithm.solve.validate();
   const auto algorithm = make_algorithm(o.algorithm.algorithm, o.algorithm.settings);
   RunFolder folder = open_run(command, o.run, o.problem.data.seed);
@@ -118,7 +118,7 @@ int run(CLI::App& command, Options& o) {
     }
     // Last: a full disk must not cost the answer.
     write_npy(folder.file("x.npy"), summary.state.x);
-    write_npy(folder.file("w.npy"), summary.state.inner.w);
+    write_npy(folder.file("w.npy"), summary.inner_solution);
     exit_code = end_solve_run(command, folder, summary, json);
   });
   if (!o.common.json) fmt::print("the run is in {}\n", folder.path());

@@ -2,10 +2,13 @@
 // solve() as commands run it: in a run folder, with metrics, checkpoints, progress, and an end by a signal
 // that another call goes on from.
 
+#include <c10/core/Device.h>
+
 #include <functional>
 #include <optional>
 #include <string>
 
+#include "bilevel/algorithms/best_point.h"
 #include "bilevel/algorithms/solve.h"
 #include "bilevel/run/run_folder.h"
 #include "cli/common.h"
@@ -35,6 +38,10 @@ struct SolveJob {
 SolveSummary solve_in_folder(const SolveJob& job, RunFolder& folder,
                              const std::optional<Checkpoint>& checkpoint, const Tensor& x = {},
                              const Tensor& w = {});
+
+// The best point is not part of the algorithm's state, but of the run's: for put and take above.
+void put_best(Checkpoint& checkpoint, const BestPoint& best);
+BestPoint take_best(const Checkpoint& checkpoint, c10::Device device);
 
 // False: it was interrupted or ended badly.
 inline bool has_answer(const SolveSummary& summary) {

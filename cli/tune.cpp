@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -15,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/algorithms/first_rate.h"
+#include "bilevel/core/errors.h"
 #include "bilevel/core/trajectory.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
@@ -148,10 +151,22 @@ RegularizerSets read(Options& o, at::ScalarType dtype) {
 
 // ---- the work ----
 
+// Regularisers, and the model that training with them gives.
+struct Model {
+  Tensor x, w;
+  std::map<std::string, double> metrics;
+  double valid_loss() const { return metrics.at("valid_loss"); }
+};
+
 struct Tuned {
   SolveSummary summary;
-  std::map<std::string, double> before, after;  // one common regulariser, and one per feature
-  std::vector<int64_t> order;                   // of the features, the most regularised first
+  BestPoint best;              // of the search, by the validation loss along it
+  Model untuned;               // x = 0
+  Model model;                 // what is returned: no worse than x = 0 on the validation examples
+  bool kept_untuned = false;   // the search did not beat x = 0
+  double searched_loss = 0;    // on the validation examples, of the better of the search's best and last x
+  int64_t best_iteration = 0;  // of that one
+  std::vector<int64_t> order;  // of the features, the most regularised first
 };
 
 constexpr int64_t first_rate_steps = 1000;
@@ -160,8 +175,8 @@ constexpr double first_step = 0.5;  // of the regulariser that moves most: exp(x
 // Thrown out of a training that a signal ended: what it was for is repeated when the run goes on.
 struct Interrupted {};
 
-// The model of one common regulariser, x = 0.
-Trajectory train_common(Oracle& oracle, const AlgorithmFlags& flags, int64_t steps) {
+// The model that these regularisers give, from the first w.
+Trajectory train(Oracle& oracle, const AlgorithmFlags& flags, const Tensor& x, int64_t steps) {
   InnerRun run;
   run.options = flags.settings.inner;
   run.options.steps = steps;
@@ -170,21 +185,18 @@ Trajectory train_common(Oracle& oracle, const AlgorithmFlags& flags, int64_t ste
     if (stop_requested()) throw Interrupted();
     return Batch();
   };
-  const Problem& problem = oracle.problem();
-  return run_inner(oracle, problem.initial_outer(flags.solve.seed), problem.initial_inner(flags.solve.seed),
-                   run);
+  return run_inner(oracle, x, oracle.problem().initial_inner(flags.solve.seed), run);
 }
 
-// Plain steps have no scale of their own: the largest entry of the hypergradient at the trained model gets
-// it, as K-RMD gives its first step a norm.
-double first_outer_rate(Oracle& oracle, const AlgorithmFlags& flags) {
-  Trajectory common = train_common(oracle, flags, first_rate_steps);
+Model trained_model(Oracle& oracle, const AlgorithmFlags& flags, const Tensor& x, int64_t steps) {
+  const Tensor w = train(oracle, flags, x, steps).final.w;
+  return {.x = x, .w = w, .metrics = oracle.problem().metrics(w, x)};
+}
+
+double first_rate(Oracle& oracle, const AlgorithmFlags& flags) {
   const Tensor x = oracle.problem().initial_outer(flags.solve.seed);
-  EstimatorSettings settings;
-  settings.terms = 10;
-  const auto cg = make_estimator("cg", settings);
-  const double largest = cg->estimate(oracle, {.x = x, .inner = common}).value.abs().max().item<double>();
-  return largest > 0 ? first_step / largest : 1;
+  const double rate = first_outer_rate(oracle, x, train(oracle, flags, x, first_rate_steps), first_step);
+  return rate > 0 ? rate : 1;
 }
 
 std::vector<int64_t> by_regularizer(const Tensor& x) {
@@ -196,17 +208,8 @@ std::vector<int64_t> by_regularizer(const Tensor& x) {
   return order;
 }
 
-std::string digest_of(const RegularizerSets& sets) {
-  std::vector<Tensor> contents;
-  for (const LabelledRows* set : {&sets.train, &sets.valid, sets.test ? &*sets.test : nullptr}) {
-    if (set == nullptr) continue;
-    contents.push_back(set->labels);
-    for (const Tensor& part : contents_of(set->features)) contents.push_back(part);
-  }
-  return data_digest(contents, {sets.train.features.features(), sets.classes});
-}
-
-SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o, RunFolder& folder) {
+SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o, RunFolder& folder,
+                             BestPoint& best) {
   const auto checkpoint = load_run(folder, o.run, o.common);
   const auto algorithm = make_algorithm(o.algorithm.algorithm, o.algorithm.settings);
   SolveJob job{.problem = problem,
@@ -217,8 +220,41 @@ SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o,
                .command = "tune"};
   job.learned_name = "regularisers";
   job.learned = [](const Tensor& x) { return x.exp(); };
-  job.data = digest_of(problem.sets());
+  job.hooks = follow(best, {});
+  job.put = [&best](Checkpoint& checkpoint) { put_best(checkpoint, best); };
+  job.take = [&best](const Checkpoint& checkpoint) { best = take_best(checkpoint, c10::kCPU); };
+  const RegularizerSets& sets = problem.sets();
+  job.data = data_digest({sets.train.labels, sets.valid.labels, sets.test ? sets.test->labels : Tensor()},
+                         {problem.layout().features, sets.nonzeros, sets.classes});
   return solve_in_folder(job, folder, checkpoint);
+}
+
+// Both models are trained from the first w with as many steps: T where every iteration of the search begins
+// anew, T for each of them elsewhere. The search's is returned where it does better on the validation
+// examples than x = 0, which is the same as having searched nothing.
+void choose_model(const RegularizerSearch& problem, const AlgorithmFlags& flags, Tuned& tuned) {
+  Oracle oracle(problem);
+  const AlgorithmState& last = tuned.summary.state;
+  const int64_t turns = find_algorithm(flags.algorithm).family == Family::cold ? 1 : last.iteration;
+  const int64_t steps =
+      std::max({last.inner.step, flags.settings.inner.steps, turns * flags.settings.inner.steps});
+  tuned.untuned = trained_model(oracle, flags, problem.initial_outer(flags.solve.seed), steps);
+  tuned.searched_loss = std::numeric_limits<double>::quiet_NaN();
+  const auto consider = [&](const Tensor& x, int64_t iteration) {
+    try {
+      const Model model = trained_model(oracle, flags, x, steps);
+      if (!std::isfinite(model.valid_loss()) || tuned.searched_loss <= model.valid_loss()) return;
+      tuned.model = model;
+      tuned.searched_loss = model.valid_loss();
+      tuned.best_iteration = iteration;
+    } catch (const NotFiniteError&) {  // no candidate
+    }
+  };
+  // The loss along the search is that of a w that may lag behind x, so both points get their training.
+  consider(last.x, last.iteration);
+  if (!tuned.best.x.equal(last.x)) consider(tuned.best.x, tuned.best.iteration);
+  tuned.kept_untuned = !(tuned.searched_loss < tuned.untuned.valid_loss());
+  if (tuned.kept_untuned) tuned.model = tuned.untuned;
 }
 
 // Only the summary where it was interrupted or ended badly.
@@ -229,21 +265,17 @@ Tuned tune(const RegularizerSearch& problem, Options& o, RunFolder& folder, Prog
   tuned.summary.algorithm = flags.algorithm;
   try {
     progress("tune: the outer rate");
-    if (flags.settings.outer.rate == 0) flags.settings.outer.rate = first_outer_rate(oracle, flags);
+    if (flags.settings.outer.rate == 0) flags.settings.outer.rate = first_rate(oracle, flags);
     flags.solve.settings = flags.settings;
-    tuned.summary = solve_in_folder(problem, o, folder);
+    tuned.summary = solve_in_folder(problem, o, folder, tuned.best);
     if (!has_answer(tuned.summary)) return tuned;
-    // As many steps as the tuned model has had: T where every iteration begins anew, all of them elsewhere.
-    progress("tune: one common regulariser");
-    const int64_t steps = std::max(tuned.summary.state.inner.step, flags.settings.inner.steps);
-    tuned.before =
-        problem.metrics(train_common(oracle, flags, steps).final.w, problem.initial_outer(flags.solve.seed));
+    progress("tune: the models");
+    choose_model(problem, flags, tuned);
   } catch (const Interrupted&) {
     tuned.summary.reason = StopReason::interrupted;
     return tuned;
   }
-  tuned.after = tuned.summary.records.back().metrics;
-  tuned.order = by_regularizer(tuned.summary.state.x);
+  tuned.order = by_regularizer(tuned.model.x);
   progress.clear();
   return tuned;
 }
@@ -278,11 +310,14 @@ Json report_json(const RegularizerSearch& problem, const Options& o, const Tuned
       const auto value = [&](const std::map<std::string, double>& from) {
         return from.count(key) > 0 ? number(from.at(key)) : Json(nullptr);
       };
-      out[key] = value(t.after);
-      out["baseline_" + key] = value(t.before);
+      out[key] = value(t.model.metrics);
+      out["baseline_" + key] = value(t.untuned.metrics);
     }
   }
-  const Tensor& x = t.summary.state.x;
+  out["returned"] = t.kept_untuned ? "untuned" : "tuned";
+  out["best_iteration"] = t.best_iteration;
+  out["searched_valid_loss"] = number(t.searched_loss);
+  const Tensor& x = t.model.x;
   const auto count = static_cast<size_t>(std::min<int64_t>(o.top, problem.layout().features));
   out["most_regularised"] = out["least_regularised"] = Json::array();
   for (size_t i = 0; i < count; ++i) {
@@ -304,6 +339,18 @@ void print_features(const char* title, const Json& rows) {
   }
 }
 
+std::string kept_untuned_text(const Json& r) {
+  const Json& searched = r.at("searched_valid_loss");
+  return fmt::format(
+      "The search did not beat x = 0 on the validation examples: its best regularisers (iteration {}) give a "
+      "loss of {}, x = 0 gives {:.4f}. The untuned model is returned. Take features of similar scales, a "
+      "lower "
+      "--outer-rate or more --inner-steps.",
+      r.at("best_iteration").get<int64_t>(),
+      searched.is_null() ? std::string("no finite number") : fmt::format("{:.4f}", searched.get<double>()),
+      r.at("baseline_valid_loss").get<double>());
+}
+
 void print_text(const Json& r) {
   fmt::print(
       "{} training, {} validation and {} test examples; {} features, {} classes, {} training non-zeros\n",
@@ -319,7 +366,7 @@ void print_text(const Json& r) {
       counts.at("hessian").get<int64_t>(), counts.at("cross").get<int64_t>(),
       r.at("inner_rate").get<double>(), r.at("outer_rate").get<double>(),
       r.at("outer_optimizer").get<std::string>());
-  fmt::print("{:<12}{:>24}{:>24}\n{:<12}{:>12}{:>12}{:>12}{:>12}\n", "", "one regulariser", "one per feature",
+  fmt::print("{:<12}{:>24}{:>24}\n{:<12}{:>12}{:>12}{:>12}{:>12}\n", "", "untuned (x = 0)", "one per feature",
              "", "loss", "accuracy", "loss", "accuracy");
   for (const std::string set : {"train", "valid", "test"}) {
     if (r.at(set + "_loss").is_null()) continue;
@@ -328,6 +375,7 @@ void print_text(const Json& r) {
                r.at("baseline_" + set + "_accuracy").get<double>(), r.at(set + "_loss").get<double>(),
                r.at(set + "_accuracy").get<double>());
   }
+  if (r.at("returned") == "untuned") fmt::print("\n{}\n", kept_untuned_text(r));
   print_features("most regularised", r.at("most_regularised"));
   print_features("least regularised", r.at("least_regularised"));
 }
@@ -341,7 +389,7 @@ std::string quoted(const std::string& name) {
 
 void save(const RegularizerSearch& problem, const Tuned& t, const std::string& folder) {
   const std::filesystem::path path(folder);
-  const Tensor x = t.summary.state.x, matrix = problem.layout().matrix(t.summary.state.inner.w);
+  const Tensor x = t.model.x, matrix = problem.layout().matrix(t.model.w);
   const Tensor norms = matrix.norm(2, 1);
   write_npy(path / "regularisers.npy", x.exp());
   write_npy(path / "model.npy", matrix);
@@ -370,6 +418,9 @@ void work(const CLI::App& command, Options& o, const RegularizerSearch& problem,
   measure_choice_at_end(o.automatic, problem, o.algorithm.settings, tuned.summary, o.common, report);
   if (o.common.json) {
     fmt::print("{}\n", report.dump());
+    if (tuned.kept_untuned && says(o.common, LogLevel::warning)) {
+      fmt::print(stderr, "warning: {}\n", kept_untuned_text(report));
+    }
   } else {
     print_text(report);
     print_failures(tuned.summary);

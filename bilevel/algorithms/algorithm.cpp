@@ -53,6 +53,10 @@ IterationSummary Algorithm::step(Oracle& oracle, AlgorithmState& state, Streams&
   return summary;
 }
 
+InnerSolution Algorithm::inner_solution(Oracle& /*oracle*/, const AlgorithmState& state) const {
+  return {.w = state.inner.w};
+}
+
 void Algorithm::begin(AlgorithmState& /*state*/) const {}
 
 Tensor descend(const Tensor& from, const Tensor& direction, double rate) {

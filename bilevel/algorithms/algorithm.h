@@ -41,6 +41,12 @@ struct IterationSummary {
   ErrorBound bound = {};  // on the direction's distance from the exact hypergradient, where it was asked for
 };
 
+// What a report shows as the solution of the inner problem.
+struct InnerSolution {
+  Tensor w;
+  bool is_at_x = false;  // made at the state's x; false: at the x before the last step
+};
+
 class Algorithm {
  public:
   explicit Algorithm(const OuterOptions& outer);
@@ -53,6 +59,9 @@ class Algorithm {
   // One outer iteration. Throws NotFiniteError, and then leaves the state as it was, where x, w or v leaves
   // the finite numbers.
   IterationSummary step(Oracle& oracle, AlgorithmState& state, Streams& streams) const;
+  // The state's w, unless the rule trains that on f too: what is reported, saved and selected by is trained
+  // on g alone. What it takes is counted by the oracle that is given.
+  virtual InnerSolution inner_solution(Oracle& oracle, const AlgorithmState& state) const;
 
  protected:
   const OuterOptimizer& outer() const { return outer_; }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "bilevel/core/lbfgs.h"
+
 namespace bilevel {
 
 void BomeOptions::validate() const {
@@ -16,6 +18,17 @@ void BomeOptions::validate() const {
 Bome::Bome(const BomeOptions& options) : Algorithm(options.outer), options_(options) {
   options_.validate();
   if (options_.joint_rate == 0) options_.joint_rate = options_.outer.rate;
+}
+
+void Bome::begin(AlgorithmState& state) const { state.memory["first/w"] = state.inner.w; }
+
+InnerSolution Bome::inner_solution(Oracle& oracle, const AlgorithmState& state) const {
+  LbfgsOptions lbfgs;
+  lbfgs.relative_tolerance = state.x.scalar_type() == at::kDouble ? 1e-8 : 1e-4;
+  lbfgs.most_gradients = 500;  // a network is never solved, and a record should not outlast the run
+  lbfgs.first_step = options_.inner_rate;
+  const auto gradient = [&](const Tensor& w) { return oracle.inner_gradient(w, state.x, Batch{}); };
+  return {.w = minimize(gradient, state.memory.at("first/w"), lbfgs).w, .is_at_x = true};
 }
 
 IterationSummary Bome::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {

@@ -25,6 +25,10 @@ double F2sa::penalty(int64_t iteration) const {
 
 void F2sa::begin(AlgorithmState& state) const { state.memory["z"] = state.inner.w; }
 
+InnerSolution F2sa::inner_solution(Oracle& /*oracle*/, const AlgorithmState& state) const {
+  return {.w = state.memory.at("z")};
+}
+
 IterationSummary F2sa::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
   const double lambda = penalty(state.iteration);
   const double rate = options_.inner_rate / (1 + lambda);

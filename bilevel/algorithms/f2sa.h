@@ -14,7 +14,8 @@
 // The paper draws the samples of g at w and at z apart; here they share one. w and z are O(1 / lambda) apart,
 // so lambda times the difference then has a bounded variance, where independent samples have lambda^2 times
 // it.
-// state.inner.w is the w above, memory holds z. An iteration costs 2 T + 2 inner and T + 1 outer gradients.
+// state.inner.w is the w above, memory holds z. w is trained on f, the more the smaller lambda is; z is the
+// inner solution, and what a report shows. An iteration costs 2 T + 2 inner and T + 1 outer gradients.
 
 #include <cstdint>
 #include <string_view>
@@ -37,6 +38,7 @@ class F2sa : public Algorithm {
   explicit F2sa(const F2saOptions& options);
   std::string_view name() const override { return "f2sa"; }
   double penalty(int64_t iteration) const;  // lambda_k, k from 0
+  InnerSolution inner_solution(Oracle& oracle, const AlgorithmState& state) const override;  // z
 
  private:
   void begin(AlgorithmState& state) const override;

@@ -78,8 +78,7 @@ RandomizedSeriesOptions randomized(const Settings& s) {
 }
 
 Made hoag(const Settings& s) {
-  HoagOptions options{.inner = s.inner, .outer = s.outer};
-  options.linear_steps = s.hypergradient.terms;
+  HoagOptions options{.inner_rate = s.inner.rate, .outer = s.outer};
   options.tolerance = s.tolerance;
   options.adaptive = s.adaptive_step;
   options.curvature = s.hypergradient.curvature;
@@ -198,13 +197,13 @@ const std::vector<AlgorithmRow>& algorithm_rows() {
          options.series = randomized(s);
          return std::make_unique<Ttsa>(options);
        }},
-      {"hoag", "inner problem and CG to shrinking tolerances, and an adaptive outer step", Family::warm,
-       hoag},
-      {"fsla", "FSLA: x, w and v in one step each, x along a STORM momentum", Family::stochastic, fsla},
+      {"hoag", "inner problem (L-BFGS) and CG to shrinking tolerances, and an adaptive outer step",
+       Family::warm, hoag},
+      {"fsla", "FSLA: x, w and v in one step each, x along a STORM momentum", Family::stochastic, fsla, true},
       {"single-loop-neumann", "one inner step, a new Neumann series, and FSLA's momentum", Family::stochastic,
-       [](const Settings& s) { return single_loop("neumann", s); }},
+       [](const Settings& s) { return single_loop("neumann", s); }, true},
       {"single-loop-cg", "one inner step, CG from zero, and FSLA's momentum", Family::stochastic,
-       [](const Settings& s) { return single_loop("cg", s); }},
+       [](const Settings& s) { return single_loop("cg", s); }, true},
       {"soba", "inner variable, linear system and x in one step together", Family::stochastic,
        [](const Settings& s) -> Made {
          return std::make_unique<Soba>(

@@ -49,6 +49,9 @@ struct AlgorithmRow {
   std::string summary;
   Family family;
   std::unique_ptr<Algorithm> (*make)(const AlgorithmSettings&);
+  // All its rates fall together, in ratios that its proof needs fixed: x takes plain steps, and Adam, which
+  // has its own scale, only where a user asks for it.
+  bool fixed_ratios = false;
 };
 const std::vector<AlgorithmRow>& algorithm_rows();
 const AlgorithmRow& find_algorithm(const std::string& name);  // throws std::invalid_argument, with all names

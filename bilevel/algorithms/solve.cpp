@@ -47,21 +47,22 @@ Use used(const SolveOptions& options, const SolveSummary& summary) {
   return use;
 }
 
-SolveRecord record_of(const Oracle& oracle, const SolveOptions& options, const SolveSummary& summary,
+SolveRecord record_of(const Problem& problem, const Algorithm& algorithm, const SolveSummary& summary,
                       double direction_norm, const ErrorBound& bound) {
   const AlgorithmState& state = summary.state;
+  Oracle oracle(problem);  // its counts are nobody's
+  const InnerSolution inner = algorithm.inner_solution(oracle, state);
   SolveRecord record;
   record.iteration = state.iteration;
   record.seconds = summary.seconds;
   record.counts = summary.counts;
-  record.outer_loss = oracle.outer_loss(state.inner.w, state.x).item<double>();
+  record.outer_loss = oracle.outer_loss(inner.w, state.x).item<double>();
   record.direction_norm = direction_norm;
   record.bound = bound;
-  record.metrics = oracle.problem().metrics(state.inner.w, state.x);
-  if (options.keep_points) {
-    record.x = state.x;
-    record.w = state.inner.w;
-  }
+  record.metrics = problem.metrics(inner.w, state.x);
+  record.x = state.x;
+  record.w = inner.w;
+  record.w_is_at_x = inner.is_at_x;
   return record;
 }
 
@@ -130,6 +131,8 @@ class SolveRun {
       if (at_the_end && summary.records.back().iteration != summary.state.iteration) record();
     }
     save();
+    Oracle uncounted(oracle_.problem());
+    summary.inner_solution = algorithm_->inner_solution(uncounted, summary.state).w;
     return std::move(summary);
   }
 
@@ -188,7 +191,8 @@ class SolveRun {
   void record() {
     SolveSummary& summary = state_.so_far;
     const auto begin = Clock::now();
-    summary.records.push_back(record_of(oracle_, options_, summary, state_.direction_norm, state_.bound));
+    summary.records.push_back(
+        record_of(oracle_.problem(), *algorithm_, summary, state_.direction_norm, state_.bound));
     summary.recording_seconds += seconds_since(begin);
     if (const double loss = summary.records.back().outer_loss; !std::isfinite(loss)) {
       const AlgorithmState here = summary.state;
@@ -204,6 +208,7 @@ class SolveRun {
       state_.stopped = true;
       summary.reason = StopReason::stopped;
     }
+    if (!options_.keep_points) summary.records.back().x = summary.records.back().w = Tensor();
   }
 
   void save() {

@@ -40,11 +40,14 @@ struct SolveRecord {
   int64_t iteration = 0;
   double seconds = 0;  // the algorithm's own
   OracleCounts counts;
-  double outer_loss = 0;       // f on the full set at (x, w)
+  double outer_loss = 0;       // f on the full set at x and the inner solution w
   double direction_norm = -1;  // of the last direction; negative = none yet
   ErrorBound bound;            // on its error, where the algorithm was asked for one
   std::map<std::string, double> metrics;
-  Tensor x, w;  // where keep_points asks for them
+  // The inner solution (Algorithm::inner_solution) with the x of the state; gone after the record's hook,
+  // unless keep_points asks for them.
+  Tensor x, w;
+  bool w_is_at_x = false;  // false: w was made at the x before the last step
 };
 
 enum class StopReason {
@@ -66,8 +69,9 @@ inline bool ended_badly(StopReason reason) {
 struct SolveSummary {
   std::string algorithm;
   StopReason reason = StopReason::not_run;
-  std::string message;   // why, where it ended badly
-  AlgorithmState state;  // the last good one
+  std::string message;    // why, where it ended badly
+  AlgorithmState state;   // the last good one
+  Tensor inner_solution;  // of that state, trained on g alone; made when the run ends
   std::vector<SolveRecord> records;
   OracleCounts counts;
   double seconds = 0;                       // the algorithm's own

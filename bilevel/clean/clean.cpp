@@ -79,6 +79,13 @@ void find_suspects(const CleaningSets& sets, const CleanOptions& options, CleanR
 }
 
 void add_warnings(const CleaningModel& model, const CleanOptions& options, CleanReport& report) {
+  if (report.kept_baseline) {
+    report.warnings.push_back(fmt::format(
+        "the learned weights do not beat all labels alike on the validation set: a loss of {:.4f} against "
+        "{:.4f}. All weights are left at 1 and no example is suspected; take more --iterations, more "
+        "--inner-steps or another --outer-rate",
+        report.learned_valid_loss, report.baseline.valid_loss));
+  }
   const double share = report.inner_gradient_norm / report.first_gradient_norm;
   if (model.convex && share > unsolved_above) {  // a network on batches is never solved
     report.warnings.push_back(fmt::format(
@@ -86,7 +93,7 @@ void add_warnings(const CleaningModel& model, const CleanOptions& options, Clean
         "start's; take more --inner-steps, a higher --inner-rate or a momentum",
         report.inner_gradient_norm, 100 * share));
   }
-  if (report.flagged == 0) {
+  if (report.flagged == 0 && !report.kept_baseline) {
     report.warnings.push_back(fmt::format(
         "no example is below the threshold of {}: the smallest x is {:.3g}; take more --iterations "
         "or a higher --outer-rate, or move --threshold",
@@ -185,17 +192,18 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
   CleanReport report;
   SolveOptions solve_options = options.solve;
   solve_options.settings = options.settings;
-  report.solve = hooks.solve ? hooks.solve(problem, *algorithm, solve_options)
-                             : solve(problem, *algorithm, solve_options,
-                                     {.record = [&](const SolveRecord& r, const AlgorithmState&) {
-                                       say(fmt::format("iteration {} of {}, validation loss {:.4f}",
-                                                       r.iteration, options.solve.iterations, r.outer_loss));
-                                       return true;
-                                     }});
+  BestPoint best;
+  const SolveHooks along = follow(best, {.record = [&](const SolveRecord& r, const AlgorithmState&) {
+                                    say(fmt::format("iteration {} of {}, validation loss {:.4f}", r.iteration,
+                                                    options.solve.iterations, r.outer_loss));
+                                    return true;
+                                  }});
+  report.solve = hooks.solve ? hooks.solve(problem, *algorithm, solve_options, along, best)
+                             : solve(problem, *algorithm, solve_options, along);
   if (ended_badly(report.solve.reason) || report.solve.reason == StopReason::interrupted) return report;
   Oracle oracle(problem);
   const Tensor x = report.solve.state.x;
-  report.inner_gradient_norm = gradient_norm(oracle, report.solve.state.inner.w, x);
+  report.inner_gradient_norm = gradient_norm(oracle, report.solve.inner_solution, x);
   report.first_gradient_norm = gradient_norm(oracle, first_inner(problem, options.solve.seed), x);
 
   report.counts = report.solve.counts;
@@ -208,7 +216,20 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
         },
         report.counts);
   };
-  const auto cleaned = trained(x, "the learned weights");
+  // The loss along the run is that of a w that may lag behind x, so both points get their training.
+  auto cleaned = trained(x, "the learned weights");
+  Tensor returned = x;
+  report.best_iteration = report.solve.state.iteration;
+  if (cleaned && best.x.defined() && !best.x.equal(x)) {
+    const auto at_best = trained(best.x, "the best weights");
+    if (!at_best) {
+      cleaned = std::nullopt;
+    } else if (!(cleaned->valid_loss <= at_best->valid_loss)) {
+      cleaned = at_best;
+      returned = best.x;
+      report.best_iteration = best.iteration;
+    }
+  }
   const auto baseline = cleaned ? trained(at::full_like(x, weight_one), "all labels alike") : std::nullopt;
   if (!baseline) {
     report.solve.reason = StopReason::interrupted;
@@ -216,8 +237,14 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
   }
   report.cleaned = *cleaned;
   report.baseline = *baseline;
+  report.learned_valid_loss = cleaned->valid_loss;
+  report.kept_baseline = !(cleaned->valid_loss < baseline->valid_loss);
+  if (report.kept_baseline) {
+    report.cleaned = report.baseline;
+    returned = at::full_like(x, weight_one);
+  }
 
-  report.x = x.to(at::kCPU);
+  report.x = returned.to(at::kCPU);
   report.weights = report.x.sigmoid();
   report.suggested = model.scores(report.cleaned.w, sets.train).argmax(1);
   find_suspects(sets, options, report);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/algorithms/best_point.h"
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/algorithms/solve.h"
 #include "bilevel/core/tensor.h"
@@ -64,12 +65,19 @@ struct CleanReport {
   SolveSummary solve;
   double inner_gradient_norm = 0;  // |grad_w g| where the algorithm ended, on the full set
   double first_gradient_norm = 0;  // and at its first w: the measure of how solved the inner problem is
-  TrainedModel cleaned;            // on the learned weights
-  TrainedModel baseline;           // all weights 1, on the labels as given
-  Tensor x, weights;               // of the examples; weights = sigmoid(x)
-  Tensor suggested;                // int64: the cleaned model's classes for the training examples
-  std::vector<int64_t> suspects;   // positions of the flagged, lowest weight first
-  int64_t flagged = 0;             // how many are flagged, listed or not
+  // On the learned weights: those of the smallest validation loss along the run or those at its end,
+  // whichever model does better on the validation set.
+  TrainedModel cleaned;
+  TrainedModel baseline;  // all weights 1, on the labels as given
+  // The learned weights do no better than all labels alike: `cleaned` is the baseline, all weights are 1 and
+  // nothing is flagged. The loss that the learned ones gave is in learned_valid_loss.
+  bool kept_baseline = false;
+  double learned_valid_loss = 0;
+  int64_t best_iteration = 0;                // of the weights that are returned
+  Tensor x, weights;                         // of the examples; weights = sigmoid(x)
+  Tensor suggested;                          // int64: the cleaned model's classes for the training examples
+  std::vector<int64_t> suspects;             // positions of the flagged, lowest weight first
+  int64_t flagged = 0;                       // how many are flagged, listed or not
   std::optional<Detection> wrong, replaced;  // where the truth is known
   OracleCounts counts;                       // of the algorithm and of both trainings
   std::vector<std::string> warnings;
@@ -78,7 +86,7 @@ struct CleanReport {
 struct CleanHooks {
   std::function<void(const std::string& what)> progress = {};
   // Runs the algorithm in place of solve(): one that saves its state, or goes on from one.
-  std::function<SolveSummary(const Problem&, const Algorithm&, const SolveOptions&)> solve = {};
+  Solver solve = {};
   // Asked along the final trainings. They are short beside the algorithm, and the same every time: who goes
   // on repeats them.
   std::function<bool()> interrupted = {};

@@ -34,18 +34,6 @@ InteractOptions default_interact_options() {
   return options;
 }
 
-bool BestPoint::take(const SolveRecord& record, const AlgorithmState& state, int64_t patience) {
-  // The first record is the start, whose w no x has been used for.
-  if (!w.defined() || record.outer_loss < loss) {
-    x = before.defined() ? before : state.x;
-    w = state.inner.w;
-    loss = record.outer_loss;
-    iteration = record.iteration;
-  }
-  before = state.x;
-  return patience == 0 || record.iteration - iteration < patience;
-}
-
 LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& options,
                          const SolveHooks& hooks, const Solver& solver) {
   options.validate();
@@ -55,15 +43,7 @@ LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& 
   solve_options.settings = settings;
   solve_options.records = std::max<int64_t>(solve_options.iterations, 1);
   BestPoint best;
-  SolveHooks with_best = hooks;
-  with_best.record = [&](const SolveRecord& record, const AlgorithmState& state) {
-    const bool go_on = !hooks.record || hooks.record(record, state);
-    return best.take(record, state, options.patience) && go_on;
-  };
-  with_best.went_back = [&](const AlgorithmState& state) {
-    best.before = state.x;
-    if (hooks.went_back) hooks.went_back(state);
-  };
+  const SolveHooks with_best = follow(best, hooks, options.patience);
   LearnedTasks result;
   const auto algorithm = make_algorithm(options.algorithm, settings);
   result.summary = solver ? solver(problem, *algorithm, solve_options, with_best, best)
@@ -85,6 +65,35 @@ LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& 
   result.inner_rate = settings.inner.rate;
   return result;
 }
+
+const LearnedTasks& InteractReport::returned() const {
+  return best == Best::learned ? learned : best == Best::independent ? *independent : *pooled;
+}
+
+std::string_view name_of(InteractReport::Best best) {
+  return best == InteractReport::Best::learned       ? "learned interaction"
+         : best == InteractReport::Best::independent ? "independent"
+                                                     : "one model for all";
+}
+
+namespace {
+
+// All three losses are means over the validation examples.
+void choose_best(InteractReport& report) {
+  using Best = InteractReport::Best;
+  const auto consider = [&](const std::optional<LearnedTasks>& baseline, Best which) {
+    if (baseline && !(report.returned().valid_loss <= baseline->valid_loss)) report.best = which;
+  };
+  consider(report.independent, Best::independent);
+  consider(report.pooled, Best::pooled);
+  if (report.best == Best::learned) return;
+  report.warnings.push_back(fmt::format(
+      "the learned interaction does not beat '{}' on the validation examples: a loss of {:.4f} against "
+      "{:.4f}. The models of '{}' are returned; take more --iterations or another --outer-rate",
+      name_of(report.best), report.learned.valid_loss, report.returned().valid_loss, name_of(report.best)));
+}
+
+}  // namespace
 
 InteractReport interact(const TaskSets& sets, const InteractOptions& options,
                         const at::TensorOptions& tensors, const SolveHooks& hooks,
@@ -118,6 +127,7 @@ InteractReport interact(const TaskSets& sets, const InteractOptions& options,
   };
   report.independent = baseline("every task on its own", sets);
   if (!sets.classes_are_tasks) report.pooled = baseline("one model for all tasks", pooled(sets));
+  choose_best(report);
   return report;
 }
 

@@ -9,8 +9,10 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "bilevel/algorithms/best_point.h"
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/algorithms/solve.h"
 #include "bilevel/core/tensor.h"
@@ -30,24 +32,6 @@ struct InteractOptions {
 };
 // K-RMD's T = 100 and Adam; the paper has no rate for Adam.
 InteractOptions default_interact_options();
-
-// The weights of the smallest validation loss along a run, and the x that they were trained with: an
-// algorithm's w belongs to the x before its last step. Give it every record in turn.
-class BestPoint {
- public:
-  // False where `patience` records have passed since the best one.
-  bool take(const SolveRecord& record, const AlgorithmState& state, int64_t patience);
-  Tensor x, w;
-  double loss = 0;
-  int64_t iteration = 0;  // whose inner steps gave w
-  Tensor before;          // the x of the record before, or where a repair went back to
-};
-
-// What runs a search: solve(), or a command's way around it with a folder and an end by a signal. The best
-// point so far belongs to the search's state: one that goes on sets it, and has it from the checkpoint.
-using Solver =
-    std::function<SolveSummary(const Problem& problem, const Algorithm& algorithm,
-                               const SolveOptions& options, const SolveHooks& hooks, BestPoint& best)>;
 
 struct LearnedTasks {
   Tensor x, w;
@@ -71,8 +55,13 @@ struct InteractReport {
   LearnedTasks learned;  // its summary's reason is `interrupted`, too, where a baseline was
   std::optional<LearnedTasks> independent;  // none where the search was interrupted or ended badly
   std::optional<LearnedTasks> pooled;       // where the tasks have examples of their own
-  std::vector<std::string> warnings;        // a baseline that is missing, and why
+  std::vector<std::string> warnings;        // a baseline that is missing, or that the search did not beat
+  // Of the smallest validation loss: what a job hands on.
+  enum class Best { learned, independent, pooled };
+  Best best = Best::learned;
+  const LearnedTasks& returned() const;
 };
+std::string_view name_of(InteractReport::Best best);
 // `progress` is called with what is being done; hooks and solver are those of the first search, which is the
 // long one, but `interrupted` is asked in all.
 InteractReport interact(const TaskSets& sets, const InteractOptions& options,

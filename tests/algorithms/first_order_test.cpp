@@ -99,6 +99,39 @@ TEST(F2sa, bias_of_x_falls_with_the_penalty_and_a_growing_one_takes_it_away) {
   EXPECT_NEAR(growing / at_100, 1, 0.2);
 }
 
+// The w of both rules follows f too. What is reported is trained on g alone: F2SA's z, and BOME's inner
+// problem solved afresh.
+TEST(FirstOrder, the_reported_w_is_the_inner_solution) {
+  const Known known = narrow_quadratic();
+  for (const char* name : {"f2sa", "bome"}) {
+    AlgorithmSettings settings = settings_for(known);
+    settings.inner.steps = 20;
+    settings.penalty = 3;
+    settings.penalty_growth = 0;
+    if (std::string(name) == "bome") settings.outer.rate *= 0.1;
+    settings.joint_rate = 0.1 * known.inner_rate;
+    const SolveSummary summary = solve_from(known, *make_algorithm(name, settings),
+                                            {.iterations = 200, .records = 2, .keep_points = true});
+    ASSERT_EQ(summary.reason, StopReason::iterations) << summary.message;
+    const Tensor solution = known.solution(summary.state.x);
+    const double reported = relative_error(summary.inner_solution, solution);
+    const double own = relative_error(summary.state.inner.w, solution);
+    EXPECT_LT(reported, std::string(name) == "bome" ? 1e-7 : 1e-4) << name;
+    EXPECT_GT(own, 100 * reported) << name;
+    const SolveRecord& last = summary.records.back();
+    EXPECT_TRUE(last.w.equal(summary.inner_solution));
+    EXPECT_EQ(last.outer_loss, number(known.problem->outer_loss(last.w, last.x, {}))) << name;
+    EXPECT_NE(last.outer_loss, number(known.problem->outer_loss(summary.state.inner.w, last.x, {})));
+    // Nobody pays for it.
+    EXPECT_EQ(last.counts.inner_gradient, summary.counts.inner_gradient);
+    EXPECT_EQ(summary.counts.inner_gradient, 200 * (std::string(name) == "bome" ? 20 + 3 : 2 * 20 + 2));
+  }
+  // Everybody else's is the state's.
+  const SolveSummary aid =
+      solve_from(known, *make_algorithm("aid-cg", settings_for(known)), {.iterations = 3, .records = 1});
+  EXPECT_TRUE(aid.inner_solution.equal(aid.state.inner.w));
+}
+
 TEST(F2sa, penalty_grows_by_its_power) {
   const F2sa rule({.penalty = 3, .growth = 1.0 / 7});
   EXPECT_DOUBLE_EQ(rule.penalty(0), 3);

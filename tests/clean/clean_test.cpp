@@ -113,6 +113,47 @@ TEST(Clean, EveryKindOfAlgorithmAndBothClosedFormsAgreeOnTheSuspects) {
   EXPECT_LT((clean(sets, model, options).x - closed.x).norm().item<double>(), 1e-9);
 }
 
+// No label is wrong, and a search that cannot move leaves all weights at sigmoid(0): less data for the same
+// regulariser.
+TEST(Clean, ABaselineThatIsBetterIsReturned) {
+  const CleaningSets sets = clouds(0);
+  const CleaningModel model = make_linear_cleaning(sets, 0.01, doubles());
+  CleanOptions options = options_for(model);
+  options.solve.iterations = 2;
+  options.settings.outer.rate = 1e-9;
+  options.threshold = 1;  // which would flag everything
+  const CleanReport report = clean(sets, model, options);
+  ASSERT_TRUE(report.finished);
+  EXPECT_TRUE(report.kept_baseline);
+  EXPECT_GT(report.learned_valid_loss, report.baseline.valid_loss);
+  EXPECT_EQ(report.cleaned.valid_loss, report.baseline.valid_loss);
+  EXPECT_TRUE(report.cleaned.w.equal(report.baseline.w));
+  EXPECT_GT(report.weights.min().item<double>(), 1 - 1e-12);
+  EXPECT_TRUE(report.suspects.empty());
+  EXPECT_THAT(report.warnings, Contains(HasSubstr("do not beat all labels alike")));
+}
+
+// A rate that overshoots after a good start: the weights of the good start are returned.
+TEST(Clean, TheBestWeightsAlongTheRunAreReturned) {
+  const CleaningSets sets = clouds(0.4);
+  const CleaningModel model = make_linear_cleaning(sets, 0.001, doubles());
+  CleanOptions options = options_for(model);
+  options.settings.outer.optimizer = "sgd";
+  options.settings.outer.rate = 3e4;
+  options.solve.iterations = 30;
+  options.solve.records = 30;
+  const CleanReport report = clean(sets, model, options);
+  ASSERT_TRUE(report.finished) << report.solve.message;
+  const CleanReport again = [&] {
+    CleanOptions until = options;
+    until.solve.iterations = report.best_iteration;
+    return clean(sets, model, until);
+  }();
+  EXPECT_LT(report.best_iteration, 30);
+  EXPECT_LE(report.cleaned.valid_loss, again.cleaned.valid_loss);
+  EXPECT_FALSE(report.kept_baseline);
+}
+
 TEST(Clean, CurvatureAtTheStartIsTheHessiansLargestEigenvalue) {
   const CleaningSets sets = clouds(0.2);
   const CleaningModel model = make_linear_cleaning(sets, 0.001, doubles());

@@ -44,6 +44,51 @@ TEST(Interact, TheBestPointIsTheSmallestLossWithItsOwnX) {
   EXPECT_TRUE(at::equal(learned.interaction, problem.interaction(learned.x)));
 }
 
+// F2SA's and BOME's own w is partly trained on the validation examples that select it.
+TEST(Interact, TheSelectedModelsAreTrainedOnTrainingExamplesAlone) {
+  const TaskSets sets = draw_clustered_tasks({.tasks = 4, .clusters = 2, .features = 5});
+  const TaskInteraction problem(sets, {}, doubles());
+  for (const char* algorithm : {"f2sa", "bome"}) {
+    InteractOptions options = short_search(40);
+    options.algorithm = algorithm;
+    options.settings.outer.rate = 0.01;
+    options.settings.joint_rate = problem.rate();
+    const LearnedTasks learned = learn_tasks(problem, options);
+    ASSERT_FALSE(ended_badly(learned.summary.reason)) << learned.summary.message;
+    Tensor w = problem.initial_inner(0);
+    const double first = problem.inner_gradient(w, learned.x, {}).norm().item<double>();
+    EXPECT_LT(problem.inner_gradient(learned.w, learned.x, {}).norm().item<double>(), 1e-3 * first)
+        << algorithm;
+    EXPECT_GT(problem.inner_gradient(learned.summary.state.inner.w, learned.summary.state.x, {})
+                  .norm()
+                  .item<double>(),
+              1e-2 * first)
+        << algorithm;
+    EXPECT_EQ(learned.valid_loss, problem.outer_loss(learned.w, learned.x, {}).item<double>());
+  }
+}
+
+// A search that does worse than no interaction at all is not what anybody wants to be handed.
+TEST(Interact, ABaselineThatIsBetterIsReturned) {
+  const TaskSets sets = draw_clustered_tasks({.tasks = 4, .clusters = 2, .features = 5});
+  InteractOptions options = short_search(0);  // C and rho where they begin
+  options.problem.first_coupling = 4;
+  options.problem.first_regularizer = 1;
+  InteractReport report = interact(sets, options, doubles());
+  ASSERT_TRUE(report.independent && report.pooled);
+  const double least = std::min(report.independent->valid_loss, report.pooled->valid_loss);
+  ASSERT_LT(least, report.learned.valid_loss);
+  EXPECT_EQ(report.returned().valid_loss, least);
+  ASSERT_EQ(report.warnings.size(), 1U);
+  EXPECT_THAT(report.warnings[0],
+              AllOf(HasSubstr("does not beat"), HasSubstr(std::string(name_of(report.best)))));
+  options = short_search(60);
+  report = interact(sets, options, doubles());
+  EXPECT_EQ(report.best, InteractReport::Best::learned);
+  EXPECT_LT(report.learned.valid_loss, report.independent->valid_loss);
+  EXPECT_TRUE(report.warnings.empty());
+}
+
 TEST(Interact, PatienceEndsTheSearchAndKeepsTheBest) {
   const TaskSets sets = draw_clustered_tasks({.tasks = 4, .clusters = 2, .features = 5});
   InteractOptions options = short_search(400);
@@ -68,6 +113,7 @@ TEST(Interact, TheBestPointHasItsOwnXAfterARepair) {
       SolveRecord made;
       made.iteration = iteration;
       made.outer_loss = loss;
+      made.w = state.inner.w;
       EXPECT_TRUE(hooks.record(made, state));
     };
     record(0, first, 3);
