@@ -14,6 +14,8 @@
 namespace bilevel {
 namespace {
 
+constexpr double least_of_floats = 1e-5;  // rounding ends there, and steps beyond it are for nothing
+
 double rounding_of(const Tensor& t) {
   return t.scalar_type() == at::kFloat ? std::numeric_limits<float>::epsilon()
                                        : std::numeric_limits<double>::epsilon();
@@ -109,7 +111,8 @@ IterationSummary Hoag::take_back(AlgorithmState& state, const Tensor& loss) cons
 }
 
 IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
-  const double tolerance = options_.tolerance.at(state.iteration);
+  const double tolerance = std::max(options_.tolerance.at(state.iteration),
+                                    state.x.scalar_type() == at::kFloat ? least_of_floats : 0.0);
   state.numbers["tolerance"] = tolerance;
   Trajectory point;
   HypergradientRequest request{.x = state.x, .inner = point};

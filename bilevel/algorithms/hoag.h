@@ -30,7 +30,7 @@ struct HoagTolerance {
   double first = 1e-3;                 // eps_0
   std::string decay = "exponential";   // eps_0 factor^k; quadratic: eps_0 / (k+1)^2; cubic: eps_0 / (k+1)^3
   double factor = 0.9;                 // of the exponential decay, in (0, 1)
-  double least = 1e-10;                // eps_k falls no further: rounding ends there; floats want 1e-5
+  double least = 1e-10;                // eps_k falls no further: rounding ends there; of floats at 1e-5
   int64_t most_steps = 10'000;         // of L-BFGS, and of CG, in one iteration: the author's limit
   double at(int64_t iteration) const;  // eps_k, k from 0
   void validate() const;

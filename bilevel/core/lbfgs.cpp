@@ -16,7 +16,6 @@ namespace {
 
 constexpr double too_steep = 0.8, too_flat = 0.9;  // of the first slope: 1 - 2 delta and sigma, their values
 constexpr int64_t most_trials = 60;                // of one line search: 1e-60 of the first length
-constexpr int64_t patience = 200;                  // steps without a smaller gradient: it is all rounding
 
 double product_of(const Tensor& a, const Tensor& b) { return at::dot(a, b).item<double>(); }
 
@@ -158,13 +157,15 @@ LbfgsResult minimize(const std::function<Tensor(const Tensor& w)>& gradient_at, 
     memory.add(next.w - w, next.gradient - gradient);
     w = next.w;
     gradient = next.gradient;
+    // The gradient of an ill-conditioned problem does not fall with every step, and at rounding it never
+    // does.
     ++since_best;
     if (const double norm = gradient.norm().item<double>(); norm < result.gradient_norm) {
       result.w = w;
       result.gradient_norm = norm;
       since_best = 0;
     }
-    if (since_best >= patience) {
+    if (since_best >= 50 + result.gradients / 4) {
       result.status = Status::breakdown;
       break;
     }

@@ -17,7 +17,7 @@ struct LbfgsOptions {
   double relative_tolerance = 0;    // on the gradient's norm over the first one's; either is enough
   int64_t most_gradients = 10'000;  // the first one included; at least 1
   double first_step = 1;  // w - first_step * gradient is tried first; afterwards it knows its own lengths
-  int64_t memory = 10;    // pairs of steps and changes of the gradient
+  int64_t memory = 20;    // pairs of steps and changes of the gradient
   void validate() const;
 };
 
