@@ -4,13 +4,38 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
-#include "bilevel/algorithms/first_rate.h"
-#include "bilevel/core/oracle.h"
-#include "bilevel/core/random.h"
+#include "bilevel/algorithms/options.h"
 
 namespace bilevel::cli {
+namespace {
+
+constexpr const char* schedules = "constant, inverse-sqrt, cosine, linear, power or power:EXPONENT (0.5)";
+
+// "cosine", or "power:0.4" for (step + 1)^-0.4.
+Schedule parse_schedule(const char* option, const std::string& text) {
+  const std::string power = "power:";
+  try {
+    if (!text.starts_with(power)) return {.kind = parse_schedule_kind(text)};
+    const std::string exponent = text.substr(power.size());
+    char* end = nullptr;
+    Schedule schedule{.kind = ScheduleKind::power, .exponent = std::strtod(exponent.c_str(), &end)};
+    if (exponent.empty() || *end != '\0') throw std::invalid_argument("the exponent must be a number");
+    schedule.validate();
+    return schedule;
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("{} {}: {}", option, text, error.what()));
+  }
+}
+
+bool is_given(const CLI::App& command, const std::string& option) {
+  const CLI::Option* found = command.get_option_no_throw(option);
+  return found != nullptr && found->count() > 0;
+}
+
+}  // namespace
 
 void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choice) {
   AlgorithmSettings& s = f.settings;
@@ -30,10 +55,13 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
   rule->add_option("--linear-rate", s.linear_rate,
                    "rate of series and of single-loop rules' v; 0 = the inner rate")
       ->capture_default_str();
+  rule->add_option("--linear-schedule", f.linear_schedule,
+                   fmt::format("how that rate falls, for soba, saba, ma-soba and amigo: {}", schedules))
+      ->capture_default_str();
   rule->add_option("--growth", s.growth, "aid-increasing: T_k = ceil(growth (k+1)^(1/4)); 0 = T")
       ->capture_default_str();
   rule->add_option("--damping", s.hypergradient.curvature.damping,
-                   "rho in H + rho I of implicit hypergradients")
+                   "rho in H + rho I of rules that solve a linear system")
       ->capture_default_str();
   rule->add_option("--curvature", f.curvature, "hessian or gauss-newton")
       ->check(CLI::IsMember({"hessian", "gauss-newton"}))
@@ -77,16 +105,17 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
   auto* inner = command.add_option_group("inner loop");
   inner->add_option("--inner-steps", s.inner.steps, "T");
   inner->add_option("--inner-rate", s.inner.rate, "by default from the problem's curvature");
-  inner->add_option("--inner-optimizer", s.inner.optimizer, "gd, heavy-ball, nesterov or adam (double loops)")
+  inner
+      ->add_option("--inner-optimizer", s.inner.optimizer,
+                   "gd, heavy-ball, nesterov or adam, of rules that run an inner loop")
       ->capture_default_str();
   inner->add_option("--inner-momentum", s.inner.momentum, "of heavy-ball and nesterov")
       ->capture_default_str();
   inner
       ->add_option("--inner-clip", s.inner.clip_norm,
-                   "largest norm of an inner gradient (double loops); 0 = any")
+                   "largest norm of an inner gradient, of rules that run an inner loop; 0 = any")
       ->capture_default_str();
-  inner->add_option("--inner-schedule", f.inner_schedule, "constant, inverse-sqrt, cosine, linear or power")
-      ->capture_default_str();
+  inner->add_option("--inner-schedule", f.inner_schedule, schedules)->capture_default_str();
   inner->add_option("--inner-batch", f.solve.batches.inner_batch, "examples of a batch of g; 0 = all")
       ->capture_default_str();
 
@@ -95,8 +124,7 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
                     "rate of the outer steps; the command has its own way to one where it is left out");
   outer->add_option("--outer-optimizer", s.outer.optimizer, "sgd or adam");
   outer->add_option("--outer-momentum", s.outer.momentum, "of sgd")->capture_default_str();
-  outer->add_option("--outer-schedule", f.outer_schedule, "constant, inverse-sqrt, cosine, linear or power")
-      ->capture_default_str();
+  outer->add_option("--outer-schedule", f.outer_schedule, schedules)->capture_default_str();
   outer->add_option("--outer-batch", f.solve.batches.outer_batch, "examples of a batch of f; 0 = all")
       ->capture_default_str();
   outer->add_option("--iterations", f.solve.iterations, "outer iterations, at most");
@@ -112,39 +140,43 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
       ->capture_default_str();
 }
 
-void set_fixed_ratio_defaults(const CLI::App& command, const Problem& problem, double longest,
-                              AlgorithmFlags& flags) {
-  AlgorithmSettings& s = flags.settings;
-  if (!find_algorithm(flags.algorithm).fixed_ratios || command.count("--outer-optimizer") > 0) return;
-  s.outer.optimizer = "sgd";
-  if (command.count("--outer-rate") > 0) return;
-  Oracle oracle(problem);
-  const uint64_t seed = flags.solve.seed;
-  const double rate =
-      first_outer_rate(oracle, problem.initial_outer(named_seed(seed, "outer start")),
-                       problem.initial_inner(named_seed(seed, "inner start")), s.inner.rate, longest);
-  if (rate > 0) s.outer.rate = rate;
-}
-
-void refuse_ignored_method(const CLI::App& command, const AlgorithmFlags& f,
-                           const std::vector<std::string>& algorithms) {
-  if (command.count("--method") == 0) return;
-  if (std::find(algorithms.begin(), algorithms.end(), "double-loop") != algorithms.end()) return;
-  throw std::invalid_argument(
-      fmt::format("--method {} is of the algorithm double-loop, not of {}: choose double-loop too, or leave "
-                  "--method out",
-                  f.settings.method, fmt::join(algorithms, ", ")));
+void refuse_ignored_options(const CLI::App& command, const AlgorithmFlags& f,
+                            const std::vector<std::string>& algorithms) {
+  // Its own choice of a method decides what is read of a curvature that was given to the diagnosis.
+  const bool chosen = is_given(command, "--auto-choice");
+  for (const AlgorithmOption option : bilevel::algorithm_options()) {
+    const bool of_diagnosis = option == AlgorithmOption::damping || option == AlgorithmOption::curvature;
+    const std::string name = fmt::format("--{}", name_of(option));
+    if (!is_given(command, name) || (chosen && of_diagnosis)) continue;
+    const CLI::Option& given = *command.get_option(name);
+    const bool is_flag = given.get_items_expected_max() == 0;
+    require_read(algorithms, f.settings, option, is_flag ? "" : given.results().front());
+  }
+  if (f.on_failure != "damp") return;
+  for (const std::string& name : algorithms) {
+    if (options_read(find_algorithm(name), f.settings).contains(AlgorithmOption::damping)) return;
+  }
+  throw std::invalid_argument(fmt::format(
+      "--on-failure damp: there is nothing to damp in {}; choose backtrack, which lowers the rate that is to "
+      "blame, or stop",
+      fmt::join(algorithms, ", ")));
 }
 
 void finish_algorithm_options(const CLI::App& command, AlgorithmFlags& f) {
-  // compare takes several.
-  if (command.get_option_no_throw("--algorithm") != nullptr) refuse_ignored_method(command, f, {f.algorithm});
   AlgorithmSettings& s = f.settings;
   s.hypergradient.curvature.kind = f.curvature;
-  s.inner.schedule.kind = parse_schedule_kind(f.inner_schedule);
-  s.outer.schedule.kind = parse_schedule_kind(f.outer_schedule);
+  const bool is_one = command.get_option_no_throw("--algorithm") != nullptr;  // compare takes several
+  if (is_one) {
+    refuse_ignored_options(command, f, {f.algorithm});
+    const AlgorithmOptionSet reads = options_read(find_algorithm(f.algorithm), s);
+    if (!reads.contains(AlgorithmOption::inner_optimizer)) s.inner.optimizer = InnerOptions{}.optimizer;
+    if (!reads.contains(AlgorithmOption::inner_steps) && !(s.growth > 0)) s.inner.steps = 1;
+  }
+  s.inner.schedule = parse_schedule("--inner-schedule", f.inner_schedule);
+  s.linear_schedule = parse_schedule("--linear-schedule", f.linear_schedule);
+  s.outer.schedule = parse_schedule("--outer-schedule", f.outer_schedule);
   // A schedule with an end ends with the run; the inner steps of a warm-started loop are counted on.
-  s.outer.schedule.total_steps = std::max<int64_t>(f.solve.iterations, 1);
+  s.outer.schedule.total_steps = s.linear_schedule.total_steps = std::max<int64_t>(f.solve.iterations, 1);
   s.inner.schedule.total_steps =
       std::max<int64_t>(f.solve.iterations * std::max<int64_t>(s.inner.steps, 1), 1);
   f.solve.on_failure = parse_on_failure(f.on_failure);

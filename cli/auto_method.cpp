@@ -20,6 +20,13 @@ void add_auto_options(CLI::App& command, AutoFlags& f) {
   command.add_option("--auto-choice", f.choice, "")->group("");  // written to config.json, for --resume
 }
 
+void refuse_ignored_accuracy(const CLI::App& command, const AutoFlags& flags, bool wants_auto) {
+  if (command.count("--accuracy") == 0 || wants_auto || !flags.choice.empty()) return;
+  throw std::invalid_argument(
+      fmt::format("--accuracy {} changes nothing without --method auto, which chooses by it; leave it out",
+                  flags.accuracy));
+}
+
 bool wants_auto(const AlgorithmFlags& flags) { return flags.settings.method == "auto"; }
 
 void choose_method(CLI::App& command, const DiagnosedProblem& problem, AlgorithmFlags& algorithm,

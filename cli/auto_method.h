@@ -22,6 +22,8 @@ struct AutoFlags {
   std::string choice = {};  // JSON of what was chosen, in an option that no help shows; empty = nothing was
 };
 void add_auto_options(CLI::App& command, AutoFlags& flags);
+// --accuracy is of --method auto alone.
+void refuse_ignored_accuracy(const CLI::App& command, const AutoFlags& flags, bool wants_auto);
 
 bool wants_auto(const AlgorithmFlags& flags);
 // Before defaults are filled in: what is not given is chosen. `inner` holds a rate where `rate_is_given` says

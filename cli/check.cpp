@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -15,9 +16,12 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
+#include "bilevel/hypergradients/registry.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/json.h"
@@ -140,7 +144,29 @@ void set_curvature(const CLI::App& command, const CheckDefaults& defaults, Optio
       command.count("--reference") > 0 ? o.reference == "iterate" : !defaults.solvable;
 }
 
+// An option that would be ignored is an error. The curvature and its damping are the reference's, too.
+void refuse_ignored(const CLI::App& command, const Options& o) {
+  if (o.check.methods.empty()) return;
+  const std::vector<std::pair<const char*, EstimatorOption>> options = {
+      {"--terms", EstimatorOption::terms},
+      {"--truncate", EstimatorOption::truncate},
+      {"--series-rate", EstimatorOption::series_rate},
+      {"--difference-hessian", EstimatorOption::difference_hessian},
+      {"--difference-mixed", EstimatorOption::difference_mixed},
+      {"--checkpoint-megabytes", EstimatorOption::byte_budget}};
+  for (const auto& [name, option] : options) {
+    const bool is_read = std::any_of(
+        o.check.methods.begin(), o.check.methods.end(),
+        [&, wanted = option](const std::string& m) { return find_estimator(m).reads.contains(wanted); });
+    if (command.count(name) > 0 && !is_read) {
+      throw std::invalid_argument(fmt::format("{} changes nothing for --methods {}: leave it out", name,
+                                              fmt::join(o.check.methods, ",")));
+    }
+  }
+}
+
 NamedProblem prepare(const CLI::App& command, Options& o) {
+  refuse_ignored(command, o);
   o.problem.data.tensors = apply_common_options(o.common);
   NamedProblem problem = make_problem(command, o.problem);
   InnerOptions& inner = o.check.inner;

@@ -114,6 +114,9 @@ void check_sources(const CLI::App& command, const Options& o) {
     throw std::invalid_argument(fmt::format("--data {} with {}: a named set or your own files, not both",
                                             o.data, fmt::join(own, ", ")));
   }
+  if (o.model == "cnn" && o.no_bias) {
+    throw std::invalid_argument("--no-bias changes nothing for --model cnn: it is of linear; leave it out");
+  }
   if (!o.data.empty()) return;
   if (o.files.train.features.empty() || o.files.valid.features.empty()) {
     throw std::invalid_argument(
@@ -128,6 +131,12 @@ void check_sources(const CLI::App& command, const Options& o) {
   }
   if (o.files.test.features.empty() && !o.files.test.labels.empty()) {
     throw std::invalid_argument(fmt::format("--test-labels {}: --test is missing", o.files.test.labels));
+  }
+  if (command.count("--label-column") > 0 && !o.files.train.labels.empty() && !o.files.valid.labels.empty() &&
+      (o.files.test.features.empty() || !o.files.test.labels.empty())) {
+    throw std::invalid_argument(fmt::format(
+        "--label-column {} changes nothing: every set has a file of labels; leave it out, or those files",
+        o.files.reading.label_column));
   }
 }
 
@@ -294,6 +303,7 @@ void run(CLI::App& command, Options& o, int& exit_code) {
   if (repeats_finished_run(o.run, o.common)) return;
   check_sources(command, o);
   const at::TensorOptions tensors = apply_common_options(o.common);
+  refuse_ignored_accuracy(command, o.automatic, wants_auto(o.algorithm));
   (void)find_algorithm(o.algorithm.algorithm);  // an unknown one before the data are read
   Progress progress(o.common);
   progress("clean: reading the data");

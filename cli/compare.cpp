@@ -70,8 +70,8 @@ std::vector<uint64_t> parse_seeds(const std::string& text) {
 
 void prepare(const CLI::App& command, const NamedProblem& problem, Options& o) {
   CompareOptions& c = o.compare;
-  refuse_ignored_method(command, o.algorithm, c.algorithms);
-  set_problem_defaults(command, problem, o.algorithm);
+  refuse_ignored_options(command, o.algorithm, c.algorithms);
+  set_problem_defaults(command, problem, Family::warm, o.algorithm);
   c.settings = o.algorithm.settings;
   c.cold_steps = command.count("--inner-steps") > 0 ? c.settings.inner.steps : problem.inner_steps;
   c.solve = o.algorithm.solve;

@@ -4,6 +4,9 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
+
+#include "bilevel/hypergradients/registry.h"
 
 namespace bilevel::cli {
 namespace {
@@ -100,11 +103,14 @@ OptionList recommended(const Diagnosis& d, bool rate_is_learned, const char* ser
   if (r.inner.optimizer == "nesterov" || r.inner.optimizer == "heavy-ball") {
     options.emplace_back("--inner-momentum", typed(r.inner.momentum));
   }
-  if (r.curvature.kind != "hessian" || r.curvature.damping > 0) {
+  const std::set<EstimatorOption>& reads = find_estimator(r.method).reads;
+  if (reads.contains(EstimatorOption::damping) &&
+      (r.curvature.kind != "hessian" || r.curvature.damping > 0)) {
     options.emplace_back("--curvature", r.curvature.kind);
     options.emplace_back("--damping", typed(r.curvature.damping));
   }
-  if (r.series_rate > 0) options.emplace_back(series_rate, typed(r.series_rate));
+  if (r.series_rate > 0 && reads.contains(EstimatorOption::series_rate))
+    options.emplace_back(series_rate, typed(r.series_rate));
   return options;
 }
 

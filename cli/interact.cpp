@@ -112,7 +112,7 @@ void add_options(CLI::App& command, Options& o) {
 
 // ---- what was asked for ----
 
-void check_choice(const CLI::App& command, const Options& o) {
+void check_choice(const CLI::App& command) {
   const auto given = [&](const std::vector<std::string>& options) {
     std::vector<std::string> names;
     std::copy_if(options.begin(), options.end(), std::back_inserter(names),
@@ -147,10 +147,6 @@ void check_choice(const CLI::App& command, const Options& o) {
   }
   if (command.count("--valid") > 0 && command.count("--valid-part") > 0) {
     throw std::invalid_argument("--valid-part divides the training file: leave it out with --valid");
-  }
-  if (command.count("--truncate") > 0 && o.algorithm.algorithm != "krmd") {
-    throw std::invalid_argument(
-        fmt::format("--truncate is of --algorithm krmd, not of {}", o.algorithm.algorithm));
   }
 }
 
@@ -220,7 +216,7 @@ InteractReport work(const Options& o, const TaskSets& sets, RunFolder& folder,
 int run(CLI::App& command, Options& o) {
   take_options(command, o.run, o.common);
   if (repeats_finished_run(o.run, o.common)) return success;
-  check_choice(command, o);
+  check_choice(command);
   complete(command, o);
   const at::TensorOptions tensors = apply_common_options(o.common);
   const TaskSets sets = load(o, tensors);

@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace bilevel::cli {
 namespace {
@@ -149,6 +153,29 @@ void add_learn_options(CLI::App& command, LearnFlags& o) {
   add_common_options(command, o.common);
 }
 
+namespace {
+
+// An option that would be ignored is an error: its user believes that it did something.
+void refuse_ignored(const CLI::App& command, const LearnFlags& o) {
+  const std::vector<std::pair<const char*, std::vector<std::string>>> readers = {
+      {"--terms", {"aid", "imaml"}},
+      {"--tolerance", {"aid", "imaml"}},
+      {"--curvature", {"aid", "imaml"}},
+      {"--ridge", {"aid", "itd"}},
+      {"--proximal", {"imaml"}},
+      {"--centre-weight", {"hyper-representation"}},
+      {"--truncate", {"itd", "hyper-representation"}}};
+  for (const auto& [option, learners] : readers) {
+    if (command.count(option) == 0) continue;
+    if (std::find(learners.begin(), learners.end(), o.learner) != learners.end()) continue;
+    throw std::invalid_argument(
+        fmt::format("{} {} changes nothing for --learner {}: it is of {}; leave it out", option,
+                    command.get_option(option)->results().front(), o.learner, fmt::join(learners, ", ")));
+  }
+}
+
+}  // namespace
+
 LearnSettings learn_settings(const CLI::App& command, const LearnFlags& o) {
   LearnSettings s = defaults_of(o.given.data.data, o.learner);
   s.data.folder = o.given.data.folder;
@@ -157,6 +184,7 @@ LearnSettings learn_settings(const CLI::App& command, const LearnFlags& o) {
   for (const auto& [name, take] : o.settings) {
     if (command.get_option(name)->count() > 0) take(s);
   }
+  refuse_ignored(command, o);
   // Fewer steps than the default goes back through are all of them.
   if (command.get_option("--truncate")->count() == 0 && s.learner.truncate >= s.learner.inner_steps) {
     s.learner.truncate = 0;

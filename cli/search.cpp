@@ -145,6 +145,7 @@ Setup make_setup(CLI::App& command, SearchFlags& o, Progress& progress) {
   Setup setup;
   setup.space = make_named_space(o);
   const bool automatic = o.method == "auto";
+  refuse_ignored_accuracy(command, o.automatic, automatic);
   if (automatic) o.method = "idarts";  // whose defaults the diagnosis is made with
   setup.search = search_options(command, o, setup.space);
   setup.tensors = apply_common_options(o.common);

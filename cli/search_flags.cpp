@@ -1,9 +1,12 @@
 #include "cli/search_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "cli/image_options.h"
 
@@ -63,7 +66,7 @@ void add_search_options(CLI::App& command, SearchFlags& o) {
       "steps that truncated goes back through");
   add_setting(
       *method, o, "--curvature", [](S & s) -> auto& { return s.hypergradient.curvature.kind; },
-      "hessian or gauss-newton, of idarts and cg")
+      "hessian (idarts) or gauss-newton (cg)")
       ->check(CLI::IsMember({"hessian", "gauss-newton"}));
   add_setting(
       *method, o, "--damping", [](S & s) -> auto& { return s.hypergradient.curvature.damping; },
@@ -147,6 +150,58 @@ void add_search_options(CLI::App& command, SearchFlags& o) {
   add_common_options(command, o.common);
 }
 
+namespace {
+
+bool is_one_of(const std::string& name, const std::vector<std::string>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// An option that would be ignored is an error: its user believes that it did something.
+void refuse_ignored(const CLI::App& command, const SearchFlags& o, const nas::SearchOptions& search) {
+  if (!o.automatic.choice.empty()) return;  // what was given was given to the diagnosis
+  const std::vector<std::string> implicit{"idarts", "cg"};
+  const std::vector<std::string> moving{"idarts", "darts", "darts-first-order", "truncated", "cg", "gdas"};
+  const std::vector<std::string> supernet{"idarts", "darts", "darts-first-order", "truncated",
+                                          "cg",     "gdas",  "random-sharing"};
+  const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> readers = {
+      {{"--terms", "--curvature", "--damping"}, implicit},
+      {{"--truncate"}, {"truncated"}},
+      {{"--series-rate"}, {"idarts"}},
+      {{"--mixed"}, {"idarts", "darts", "truncated", "cg"}},
+      {{"--samples"}, {"random-sharing", "random"}},
+      {{"--temperature", "--final-temperature"}, {"gdas"}},
+      {{"--inner-steps"}, {"idarts", "truncated", "cg", "random-sharing"}},
+      {{"--alpha-steps", "--final-rate", "--inner-optimizer", "--momentum", "--inner-clip", "--score-images"},
+       supernet},
+      {{"--warmup-epochs", "--alpha-rate", "--alpha-beta1", "--alpha-beta2", "--alpha-decay", "--select"},
+       moving},
+  };
+  for (const auto& [options, methods] : readers) {
+    for (const std::string& option : options) {
+      if (command.count(option) > 0 && !is_one_of(search.method, methods)) {
+        throw std::invalid_argument(fmt::format(
+            "{} {} changes nothing for --method {}: it is of {}; leave it out", option,
+            command.get_option(option)->results().front(), search.method, fmt::join(methods, ", ")));
+      }
+    }
+  }
+  const auto needs = [&](const std::string& option, const char* other, bool there) {
+    if (command.count(option) > 0 && !there) {
+      throw std::invalid_argument(
+          fmt::format("{} {} changes nothing without {}; leave it out, or give that too", option,
+                      command.get_option(option)->results().front(), other));
+    }
+  };
+  needs("--momentum", "--inner-optimizer heavy-ball or nesterov",
+        is_one_of(search.inner.optimizer, {"heavy-ball", "nesterov"}));
+  needs("--stop-window", "--stop eigenvalue", search.stop == "eigenvalue");
+  needs("--stop-ratio", "--stop eigenvalue", search.stop == "eigenvalue");
+  needs("--most-skips", "--stop skips", search.stop == "skips");
+  needs("--tune-epochs", "--select perturbation", search.select == "perturbation");
+}
+
+}  // namespace
+
 nas::SearchOptions search_options(const CLI::App& command, const SearchFlags& o,
                                   const nas::SearchSpace& space) {
   nas::SearchOptions search = nas::default_search_options(space, o.method);
@@ -172,6 +227,7 @@ nas::SearchOptions search_options(const CLI::App& command, const SearchFlags& o,
     }
   }
   search.validate();
+  refuse_ignored(command, o, search);
   return search;
 }
 

@@ -78,6 +78,7 @@ nlohmann::json digests_of(const NamedProblem& problem, const ProblemOptions& dat
 int run(CLI::App& command, Options& o) {
   take_options(command, o.run, o.common);
   if (repeats_finished_run(o.run, o.common)) return success;
+  refuse_ignored_accuracy(command, o.automatic, wants_auto(o.algorithm));
   o.problem.data.tensors = apply_common_options(o.common);
   const NamedProblem problem = make_problem(command, o.problem);
   if (problem.name == nas::synthetic_supernet_row().name && command.count("--weight-decay") == 0) {

@@ -453,6 +453,7 @@ void run(CLI::App& command, Options& o, int& exit_code) {
                     o.common.device));
   }
   const at::ScalarType dtype = c10::typeMetaToScalarType(apply_common_options(o.common).dtype());
+  refuse_ignored_accuracy(command, o.automatic, wants_auto(o.algorithm));
   find_algorithm(o.algorithm.algorithm);  // before the reading, which takes a while
   if (command.count("--inner-rate") > 0) require_rate("tune", "inner_rate", o.algorithm.settings.inner.rate);
   if (command.count("--outer-rate") > 0) require_rate("tune", "outer_rate", o.algorithm.settings.outer.rate);

@@ -7,32 +7,34 @@
 namespace bilevel {
 
 void AmigoOptions::validate() const {
-  require_count("amigo", "inner_steps", inner_steps, 1);
+  require_count("amigo", "inner_steps", inner.steps, 1);
   require_count("amigo", "linear_steps", linear_steps, 1);
-  require_rate("amigo", "inner_rate", inner_rate);
+  require_rate("amigo", "inner_rate", inner.rate);
+  inner.validate();
+  linear_schedule.validate();
   if (linear_rate != 0) require_rate("amigo", "linear_rate", linear_rate);
   curvature.validate();
 }
 
-Amigo::Amigo(const AmigoOptions& options) : Algorithm(options.outer), options_(options) {
+Amigo::Amigo(const AmigoOptions& options)
+    : Algorithm(options.outer), options_(options), optimizer_(make_inner_optimizer(options.inner)) {
   options_.validate();
-  if (options_.linear_rate == 0) options_.linear_rate = options_.inner_rate;
+  if (options_.linear_rate == 0) options_.linear_rate = options_.inner.rate;
 }
 
-void Amigo::begin(AlgorithmState& state) const { state.v = at::zeros_like(state.inner.w); }
+void Amigo::begin(AlgorithmState& state) const {
+  state.inner = optimizer_->start(state.inner.w);
+  state.v = at::zeros_like(state.inner.w);
+}
 
 IterationSummary Amigo::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
-  for (int64_t t = 0; t < options_.inner_steps; ++t) {
-    const Tensor gradient = oracle.inner_gradient(state.inner.w, state.x, streams.inner("steps"));
-    state.inner.w = descend(state.inner.w, gradient, options_.inner_rate);
-    ++state.inner.step;
-  }
+  state.inner = warm_inner_steps(oracle, state, streams, options_.inner).final;
   const HypergradientSample sample = draw_hypergradient_sample(streams, options_.linear_steps);
-  const FixedPointOptions steps{
-      .steps = options_.linear_steps, .rate = options_.linear_rate, .warm_start = state.v};
-  const Hypergradient estimate = hypergradient_on(
-      oracle, state.inner.w, state.x, sample, options_.curvature,
-      [&steps](CurvatureProducts& products, const Tensor& p) {
+  const double rate = options_.linear_rate * options_.linear_schedule.factor(state.iteration);
+  const FixedPointOptions steps{.steps = options_.linear_steps, .rate = rate, .warm_start = state.v};
+  const Hypergradient estimate =
+      hypergradient_on(oracle, state.inner.w, state.x, sample, options_.curvature,
+                       [&steps](CurvatureProducts& products, const Tensor& p) {
         return fixed_point([&](const Tensor& v, int64_t k) { return products(v, k); }, p, steps);
       });
   state.v = estimate.solution;

@@ -12,6 +12,7 @@ void F2saOptions::validate() const {
   require_count("f2sa", "inner_steps", inner_steps, 1);
   require_rate("f2sa", "inner_rate", inner_rate);
   require_rate("f2sa", "penalty", penalty);
+  schedule.validate();
   if (!(growth >= 0) || !std::isfinite(growth)) {
     throw std::invalid_argument(fmt::format("f2sa: growth = {} must be finite and at least 0", growth));
   }
@@ -31,15 +32,15 @@ InnerSolution F2sa::inner_solution(Oracle& /*oracle*/, const AlgorithmState& sta
 
 IterationSummary F2sa::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
   const double lambda = penalty(state.iteration);
-  const double rate = options_.inner_rate / (1 + lambda);
   Tensor& w = state.inner.w;
   Tensor& z = state.memory.at("z");
   for (int64_t t = 0; t < options_.inner_steps; ++t) {
     const Batch batch = streams.inner("steps");
     const Tensor of_g = oracle.inner_gradient(w, state.x, batch);
     const Tensor of_f = oracle.outer_gradients(w, state.x, streams.outer("steps")).w;
-    z = descend(z, oracle.inner_gradient(z, state.x, batch), options_.inner_rate);
-    w = descend(w, at::add(of_f, of_g, lambda), rate);
+    const double rate = options_.inner_rate * options_.schedule.factor(state.inner.step);
+    z = descend(z, oracle.inner_gradient(z, state.x, batch), rate);
+    w = descend(w, at::add(of_f, of_g, lambda), rate / (1 + lambda));
     ++state.inner.step;
   }
   const OuterGradients outer_at = oracle.outer_gradients(w, state.x, streams.outer("loss"));

@@ -27,6 +27,7 @@ namespace bilevel {
 struct F2saOptions {
   int64_t inner_steps = 10;  // T
   double inner_rate = 0.1;   // of z; that of w follows from it
+  Schedule schedule = {};    // of both, by the inner steps taken so far
   double penalty = 10;       // lambda at the start; the paper asks for 2 L_f / mu_g, which nobody knows
   double growth = 1.0 / 7;   // of lambda; the paper's exponent for two noisy levels
   OuterOptions outer = {};

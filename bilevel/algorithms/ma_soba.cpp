@@ -10,6 +10,9 @@ namespace bilevel {
 void MaSobaOptions::validate() const {
   require_rate("ma-soba", "inner_rate", inner_rate);
   if (linear_rate != 0) require_rate("ma-soba", "linear_rate", linear_rate);
+  inner_schedule.validate();
+  linear_schedule.validate();
+  curvature.validate();
   require_averaging("ma-soba", averaging);
 }
 
@@ -22,13 +25,15 @@ void MaSoba::begin(AlgorithmState& state) const { state.v = at::zeros_like(state
 
 IterationSummary MaSoba::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
   const Batch inner = streams.inner("sample"), outer_batch = streams.outer("sample");
-  const SobaDirections along = soba_directions(oracle, state, inner, outer_batch);
+  const SobaDirections along = soba_directions(oracle, state, inner, outer_batch, options_.curvature);
   Tensor& average = state.memory["average"];
   average =
       average.defined() ? at::add((1 - options_.averaging) * average, along.x, options_.averaging) : along.x;
-  state.inner.w = descend(state.inner.w, along.w, options_.inner_rate);
+  state.inner.w =
+      descend(state.inner.w, along.w, options_.inner_rate * options_.inner_schedule.factor(state.inner.step));
   ++state.inner.step;
-  state.v = descend(state.v, along.v, options_.linear_rate);
+  state.v =
+      descend(state.v, along.v, options_.linear_rate * options_.linear_schedule.factor(state.iteration));
   state.x = outer().step(state.x, average, state.outer);
   return {.direction = average, .outer_loss = along.outer_loss, .status = Status::ok};
 }

@@ -10,13 +10,17 @@
 #include <string_view>
 
 #include "bilevel/algorithms/algorithm.h"
+#include "bilevel/hypergradients/implicit.h"
 
 namespace bilevel {
 
 struct MaSobaOptions {
   double inner_rate = 0.1;
+  Schedule inner_schedule = {};
   double linear_rate = 0;  // of v; 0 = the inner rate: both contract with H
-  double averaging = 0.1;  // the new direction's part, in (0, 1]; 0.1 averages about ten of them
+  Schedule linear_schedule = {};
+  CurvatureOptions curvature = {};  // in place of H: its kind and its damping
+  double averaging = 0.1;           // the new direction's part, in (0, 1]; 0.1 averages about ten of them
   OuterOptions outer = {};
   void validate() const;
 };

@@ -8,11 +8,12 @@
 
 #include "bilevel/algorithms/algorithm.h"
 #include "bilevel/algorithms/hoag.h"
+#include "bilevel/algorithms/options.h"
 #include "bilevel/hypergradients/registry.h"
 
 namespace bilevel {
 
-// One set of settings for all of them; each algorithm takes what it knows.
+// One set of settings for all of them; each algorithm takes what it knows, and its row says what that is.
 struct AlgorithmSettings {
   InnerOptions inner = {};  // T, rate and optimiser of double loops; single loops take the rate
   OuterOptions outer = {};
@@ -21,6 +22,7 @@ struct AlgorithmSettings {
   bool with_bound = false;               // of double loops: a bound on every hypergradient's error
   double growth = 0;                     // of aid-increasing: T_k = ceil(growth (k+1)^(1/4)); 0 = T
   double linear_rate = 0;                // of series and of single-loop rules; 0 = the inner rate
+  Schedule linear_schedule = {};         // of v's own steps, by iterations: soba, saba, ma-soba, amigo
   double strong_convexity = 0;   // of stocbio: mu in the decay of its Hessian batches; 0 = all of one size
   int64_t hessian_batch = 0;     // of stocbio: B of those batches; 0 = the run's inner batch
   bool single_sample = true;     // of bsa and ttsa: one example a derivative, unless the run is on full sets
@@ -28,7 +30,7 @@ struct AlgorithmSettings {
   std::string v_at = "before";   // of fsla: v moves at the w before (line 7) or after (Eq. 10) the inner step
   HoagTolerance tolerance = {};  // of hoag: how precisely it solves, along the run
   bool adaptive_step = true;  // of hoag: its own step size; false = the outer optimiser's steps as they are
-  // amigo, vrbo, f2sa and bome take inner.steps and inner.rate, for plain gradient steps.
+  // vrbo, f2sa and bome take inner.steps and inner.rate for plain gradient steps, soba and its kin the rate.
   // The newest sample's part in the averaged direction of ma-soba, sustain and mrbo, in (0, 1]; 1 averages
   // nothing, 0.1 about ten samples.
   double averaging = 0.1;
@@ -48,6 +50,7 @@ struct AlgorithmRow {
   std::string name;
   std::string summary;
   Family family;
+  AlgorithmOptionSet reads;  // options_read() says which of them with given settings
   std::unique_ptr<Algorithm> (*make)(const AlgorithmSettings&);
   // All its rates fall together, in ratios that its proof needs fixed: x takes plain steps, and Adam, which
   // has its own scale, only where a user asks for it.

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/algorithms/soba.h"
+
 namespace bilevel {
 namespace {
 
@@ -76,6 +78,9 @@ AtBlock estimate(AlgorithmState& state, Streams& streams, const std::string& set
 void SabaOptions::validate() const {
   require_rate("saba", "inner_rate", inner_rate);
   if (linear_rate != 0) require_rate("saba", "linear_rate", linear_rate);
+  inner_schedule.validate();
+  linear_schedule.validate();
+  curvature.validate();
 }
 
 Saba::Saba(const SabaOptions& options) : Algorithm(options.outer), options_(options) {
@@ -90,8 +95,8 @@ IterationSummary Saba::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   const auto of_inner = [&](const Batch& batch) -> AtBlock {
     const auto at = oracle.linearize(w, x, batch);
     const Tensor gradient = at->gradient();
-    const auto [hessian_v, cross_v] = at->hessian_and_cross(v);
-    return {at::cat({gradient, hessian_v, cross_v}), {}};
+    const auto [curvature_v, cross_v] = curvature_and_cross(*at, v, options_.curvature);
+    return {at::cat({gradient, curvature_v, cross_v}), {}};
   };
   const auto of_outer = [&](const Batch& batch) -> AtBlock {
     const OuterGradients at = oracle.outer_gradients(w, x, batch);
@@ -107,9 +112,9 @@ IterationSummary Saba::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   const std::vector<Tensor> g = of_g.directions.split_with_sizes({n, n, m});
   const std::vector<Tensor> f = of_f.directions.split_with_sizes({n, m});
   const Tensor direction = f[1] - g[2];
-  state.inner.w = descend(w, g[0], options_.inner_rate);
+  state.inner.w = descend(w, g[0], options_.inner_rate * options_.inner_schedule.factor(state.inner.step));
   ++state.inner.step;
-  state.v = descend(v, g[1] - f[0], options_.linear_rate);
+  state.v = descend(v, g[1] - f[0], options_.linear_rate * options_.linear_schedule.factor(state.iteration));
   state.x = outer().step(x, direction, state.outer);
   return {.direction = direction, .outer_loss = of_f.loss, .status = Status::ok};
 }

@@ -17,12 +17,16 @@
 #include <string_view>
 
 #include "bilevel/algorithms/algorithm.h"
+#include "bilevel/hypergradients/implicit.h"
 
 namespace bilevel {
 
 struct SabaOptions {
   double inner_rate = 0.1;
+  Schedule inner_schedule = {};
   double linear_rate = 0;  // of v; 0 = the inner rate: both contract with H
+  Schedule linear_schedule = {};
+  CurvatureOptions curvature = {};  // in place of H: its kind and its damping
   OuterOptions outer = {};
   void validate() const;
 };

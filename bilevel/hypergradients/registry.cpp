@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <stdexcept>
 
 #include "bilevel/hypergradients/cg.h"
@@ -25,6 +26,13 @@ namespace {
 using Made = std::unique_ptr<HypergradientEstimator>;
 using Settings = EstimatorSettings;
 
+// Of every estimator on CurvatureProducts (implicit.h), and its own.
+std::set<EstimatorOption> on_curvature(std::set<EstimatorOption> own = {}) {
+  own.insert({EstimatorOption::damping, EstimatorOption::curvature, EstimatorOption::difference_hessian,
+              EstimatorOption::difference_mixed});
+  return own;
+}
+
 KrylovOptions krylov(const Settings& s) {
   return {.steps = s.terms, .relative_tolerance = s.relative_tolerance, .curvature = s.curvature};
 }
@@ -33,56 +41,88 @@ KrylovOptions krylov(const Settings& s) {
 
 const std::vector<EstimatorRow>& estimator_rows() {
   static const std::vector<EstimatorRow> rows = {
-      {"exact", "implicit, by a factorisation or CG to rounding", true,
+      {"exact", "implicit, by a factorisation or CG to rounding", true, on_curvature(),
        [](const Settings& s) -> Made {
          return std::make_unique<Exact>(ExactOptions{.curvature = s.curvature});
        }},
-      {"one-step", "DARTS: the derivative of the last step alone", false,
+      {"one-step",
+       "DARTS: the derivative of the last step alone",
+       false,
+       {EstimatorOption::difference_mixed},
        [](const Settings& s) -> Made {
          return std::make_unique<OneStep>(OneStepOptions{.difference_mixed = s.curvature.difference_mixed,
                                                          .difference_step = s.curvature.difference_step});
        }},
-      {"t1t2", "the inverse Hessian replaced by the identity", true,
+      {"t1t2",
+       "the inverse Hessian replaced by the identity",
+       true,
+       {},
        [](const Settings&) -> Made { return std::make_unique<T1T2>(); }},
-      {"reverse", "back-propagation through all T steps, all kept", false,
+      {"reverse",
+       "back-propagation through all T steps, all kept",
+       false,
+       {},
        [](const Settings&) -> Made { return std::make_unique<Reverse>(); }},
-      {"reverse-sqrt", "the same, every sqrt(T)-th iterate kept", false,
+      {"reverse-sqrt",
+       "the same, every sqrt(T)-th iterate kept",
+       false,
+       {},
        [](const Settings&) -> Made { return std::make_unique<ReverseSqrt>(); }},
-      {"reverse-binomial", "the same, within a byte budget (Revolve)", false,
+      {"reverse-binomial",
+       "the same, within a byte budget (Revolve)",
+       false,
+       {EstimatorOption::byte_budget},
        [](const Settings& s) -> Made {
          return std::make_unique<ReverseBinomial>(ReverseBinomialOptions{.byte_budget = s.byte_budget});
        }},
-      {"truncated", "K-RMD: back-propagation through the last K steps", false,
+      {"truncated",
+       "K-RMD: back-propagation through the last K steps",
+       false,
+       {EstimatorOption::truncate, EstimatorOption::difference_mixed},
        [](const Settings& s) -> Made {
          return std::make_unique<Truncated>(TruncatedOptions{.steps = s.truncate,
                                                              .difference_mixed = s.curvature.difference_mixed,
                                                              .difference_step = s.curvature.difference_step});
        }},
-      {"forward", "sensitivities carried along the steps", false,
+      {"forward",
+       "sensitivities carried along the steps",
+       false,
+       {},
        [](const Settings&) -> Made { return std::make_unique<Forward>(); }},
       {"neumann", "iDARTS, stocBiO: a series with K Hessian products", true,
+       on_curvature({EstimatorOption::terms, EstimatorOption::series_rate}),
        [](const Settings& s) -> Made {
          return std::make_unique<NeumannEstimator>(
              NeumannEstimatorOptions{.terms = s.terms, .rate = s.series_rate, .curvature = s.curvature});
        }},
       {"cg", "AID-CG: conjugate gradients", true,
+       on_curvature({EstimatorOption::terms, EstimatorOption::relative_tolerance}),
        [](const Settings& s) -> Made { return std::make_unique<ConjugateGradientEstimator>(krylov(s)); }},
       {"minres", "minimal residuals, for indefinite curvature", true,
+       on_curvature({EstimatorOption::terms, EstimatorOption::relative_tolerance}),
        [](const Settings& s) -> Made { return std::make_unique<MinresEstimator>(krylov(s)); }},
       {"fixed-point", "AID-FP: a fixed-point iteration", true,
+       on_curvature({EstimatorOption::terms, EstimatorOption::series_rate}),
        [](const Settings& s) -> Made {
          return std::make_unique<FixedPointEstimator>(
              FixedPointEstimatorOptions{.steps = s.terms, .rate = s.series_rate, .curvature = s.curvature});
        }},
       {"nystrom", "the inverse of a low-rank approximation", true,
+       on_curvature({EstimatorOption::terms, EstimatorOption::seed}),
        [](const Settings& s) -> Made {
          const int64_t rank = s.terms == 0 ? 1 : s.terms;  // zero terms are legal everywhere else
          return std::make_unique<NystromEstimator>(
              NystromOptions{.rank = rank, .seed = s.seed, .curvature = s.curvature});
        }},
-      {"general-backward", "FSLA's Lemma 2 over the inner iterates, backward", false,
+      {"general-backward",
+       "FSLA's Lemma 2 over the inner iterates, backward",
+       false,
+       {},
        [](const Settings&) -> Made { return std::make_unique<GeneralBackward>(); }},
-      {"general-forward", "FSLA's Lemma 2 over the inner iterates, forward", true,
+      {"general-forward",
+       "FSLA's Lemma 2 over the inner iterates, forward",
+       true,
+       {},
        [](const Settings&) -> Made { return std::make_unique<GeneralForward>(); }},
   };
   return rows;

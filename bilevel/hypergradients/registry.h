@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,10 +23,25 @@ struct EstimatorSettings {
   CurvatureOptions curvature;        // of the implicit ones; its mixed difference also of one-step, truncated
 };
 
+// The settings that decide an estimate.
+enum class EstimatorOption {
+  terms,
+  truncate,
+  series_rate,
+  relative_tolerance,
+  byte_budget,
+  seed,
+  damping,
+  curvature,
+  difference_hessian,
+  difference_mixed,
+};
+
 struct EstimatorRow {
   std::string name;
   std::string summary;
   bool implicit;  // its limit is the implicit hypergradient; else that of the steps really taken
+  std::set<EstimatorOption> reads;  // which settings change its estimate
   std::unique_ptr<HypergradientEstimator> (*make)(const EstimatorSettings&);
 };
 const std::vector<EstimatorRow>& estimator_rows();

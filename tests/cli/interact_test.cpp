@@ -172,7 +172,8 @@ TEST_F(Interact, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal("--patience -1", 2), HasSubstr("--patience -1: must be at least 0"));
   EXPECT_THAT(refusal("--first-regularizer 0", 2), HasSubstr("singular"));
   EXPECT_THAT(refusal("--inner-rate 0", 2), HasSubstr("inner_rate"));
-  EXPECT_THAT(refusal("--algorithm reverse --truncate 3", 2), HasSubstr("--truncate is of --algorithm krmd"));
+  EXPECT_THAT(refusal("--algorithm reverse --truncate 3", 2),
+              HasSubstr("--truncate 3 changes nothing for reverse: it is of double-loop, krmd"));
   EXPECT_THAT(refusal("--algorithm magic", 2), HasSubstr("'magic' is unknown"));
 }
 

@@ -148,7 +148,7 @@ class KillTest : public ::testing::Test {
         {"tune --iterations 40 --records 10 --save-every 0" + own},
         {solve + "0" + loop + "aid-cg"},
         {solve + "0.03" + loop + "itd"},
-        {solve + "0" + loop + "aid-increasing --growth 3"},
+        {solve + "0" + single + "aid-increasing --growth 3"},
         {solve + "0.01" + loop + "double-loop --method nystrom --outer-optimizer adam"},
         {solve + "0" + loop + "reverse"},
         {solve + "0.02" + loop + "krmd --inner-optimizer nesterov"},

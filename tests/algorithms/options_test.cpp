@@ -1,0 +1,261 @@
+// Every option of every algorithm changes the result of a run, or is refused: nothing is accepted and then
+// ignored. What a row of the registry claims to read is compared with what changes the bits of a run, in both
+// directions; double-loop is asked with every estimator. Prints the table.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bilevel/algorithms/options.h"
+#include "bilevel/algorithms/registry.h"
+#include "bilevel/core/oracle.h"
+#include "bilevel/problems/registry.h"
+
+namespace bilevel::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using Option = AlgorithmOption;
+
+struct Job {
+  std::string algorithm;
+  AlgorithmSettings settings;
+  StreamOptions batches;
+};
+
+AlgorithmSettings plain_settings() {
+  AlgorithmSettings s;
+  s.inner.steps = 3;
+  s.inner.rate = 0.02;
+  s.outer.rate = 0.05;
+  s.hypergradient.terms = 3;
+  s.hypergradient.truncate = 1;
+  return s;
+}
+
+// A value that must change the result wherever it is read.
+void change(Option option, Job& job) {
+  AlgorithmSettings& s = job.settings;
+  const Schedule falling{.kind = ScheduleKind::power, .exponent = 0.4};
+  const std::map<Option, std::function<void()>> changes = {
+      {Option::inner_steps, [&] { s.inner.steps = 5; }},
+      {Option::inner_rate, [&] { s.inner.rate = 0.03; }},
+      {Option::inner_optimizer, [&] { s.inner.optimizer = "adam"; }},
+      {Option::inner_momentum, [&] { s.inner.momentum = 0.5; }},
+      {Option::inner_clip, [&] { s.inner.clip_norm = 1e-3; }},
+      {Option::inner_schedule, [&] { s.inner.schedule = falling; }},
+      {Option::inner_batch, [&] { job.batches.inner_batch = 5; }},
+      {Option::outer_rate, [&] { s.outer.rate = 0.1; }},
+      {Option::outer_optimizer, [&] { s.outer.optimizer = s.outer.optimizer == "adam" ? "sgd" : "adam"; }},
+      {Option::outer_momentum, [&] { s.outer.momentum = 0.5; }},
+      {Option::outer_schedule, [&] { s.outer.schedule = falling; }},
+      {Option::outer_batch, [&] { job.batches.outer_batch = 5; }},
+      {Option::method, [&] { s.method = s.method == "t1t2" ? "one-step" : "t1t2"; }},
+      {Option::terms, [&] { s.hypergradient.terms = 2; }},
+      {Option::truncate, [&] { s.hypergradient.truncate = 2; }},
+      {Option::linear_rate, [&] { s.linear_rate = 0.05; }},
+      {Option::linear_schedule, [&] { s.linear_schedule = falling; }},
+      {Option::damping, [&] { s.hypergradient.curvature.damping = 0.5; }},
+      {Option::curvature, [&] { s.hypergradient.curvature.kind = "gauss-newton"; }},
+      {Option::difference_mixed, [&] { s.hypergradient.curvature.difference_mixed = true; }},
+      {Option::error_bound, [&] { s.with_bound = true; }},
+      {Option::growth, [&] { s.growth = 1; }},
+      {Option::strong_convexity, [&] { s.strong_convexity = 1; }},
+      {Option::hessian_batch, [&] { s.hessian_batch = 5; }},
+      {Option::momentum_decay, [&] { s.momentum_decay = 0.5; }},
+      {Option::averaging, [&] { s.averaging = 0.5; }},
+      {Option::period, [&] { s.period = 2; }},
+      {Option::large_batch, [&] { s.large_batch = 7; }},
+      {Option::penalty, [&] { s.penalty = 20; }},
+      {Option::penalty_growth, [&] { s.penalty_growth = 0.5; }},
+      {Option::joint_rate, [&] { s.joint_rate = 0.03; }},
+      {Option::barrier, [&] { s.barrier = 0.9; }},
+  };
+  changes.at(option)();
+}
+
+// Where the option must bite. A network's Gauss-Newton matrix is not its Hessian; first-order DARTS moves x
+// only where f has x in it; a bound needs a convex inner problem.
+const NamedProblem& problem_of(Option option) {
+  static const NamedProblem network = make_problem("mlp"), with_x = make_problem("toy-interfering"),
+                            convex = make_problem("ridge");
+  switch (option) {
+    case Option::outer_rate:
+    case Option::outer_optimizer:
+    case Option::outer_momentum:
+    case Option::outer_schedule:
+      return with_x;
+    case Option::error_bound:
+      return convex;
+    default:
+      return network;
+  }
+}
+
+// Everything that a few iterations leave behind.
+std::vector<Tensor> result_of(const Job& job, const Problem& problem) {
+  const auto algorithm = find_algorithm(job.algorithm).make(job.settings);
+  Oracle oracle(problem);
+  Streams streams(0, problem.inner_samples(), problem.outer_samples(), job.batches);
+  AlgorithmState state = algorithm->init(oracle, problem.initial_outer(1), problem.initial_inner(2));
+  std::vector<Tensor> result;
+  for (int64_t k = 0; k < 3; ++k) {
+    const IterationSummary step = algorithm->step(oracle, state, streams);
+    result.push_back(step.direction);
+    result.push_back(at::full({}, static_cast<double>(step.bound.kind), at::kDouble));
+  }
+  result.push_back(state.x);
+  result.push_back(state.inner.w);
+  if (state.v.defined()) result.push_back(state.v);
+  for (const auto& [name, tensor] : state.memory) result.push_back(tensor);
+  return result;
+}
+
+bool same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!a[i].equal(b[i])) return false;
+  }
+  return true;
+}
+
+std::string refusal(const Job& job, Option option) {
+  try {
+    require_read({job.algorithm}, job.settings, option);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// One job, with its results as they are without a change, by problem.
+class Unchanged {
+ public:
+  explicit Unchanged(Job job) : job_(std::move(job)) {}
+  const Job& job() const { return job_; }
+  const std::vector<Tensor>& result(const Problem& problem) {
+    std::vector<Tensor>& found = results_[&problem];
+    if (found.empty()) found = result_of(job_, problem);
+    return found;
+  }
+
+ private:
+  Job job_;
+  std::map<const Problem*, std::vector<Tensor>> results_;
+};
+
+// Whether the option changes the result; asserts that it is refused exactly where it does not.
+bool changes_or_is_refused(Unchanged& unchanged, Option option) {
+  const Job& job = unchanged.job();
+  const Problem& problem = *problem_of(option).problem;
+  Job changed = job;
+  change(option, changed);
+  const bool changes = !same_bits(unchanged.result(problem), result_of(changed, problem));
+  const std::string said = refusal(job, option);
+  const std::string name = fmt::format("--{}", name_of(option));
+  if (changes) {
+    EXPECT_EQ(said, "accepted") << job.algorithm << " " << name << " (" << job.settings.method << ")";
+  } else {
+    EXPECT_THAT(said, AllOf(HasSubstr(name), HasSubstr(job.algorithm)))
+        << "accepted and ignored; method " << job.settings.method;
+  }
+  return changes;
+}
+
+// Read with one optimiser and not with another.
+bool depends_on_optimizer(Option option) {
+  return option == Option::inner_momentum || option == Option::outer_momentum ||
+         option == Option::outer_schedule;
+}
+
+struct Row {
+  std::string name;
+  Job job;
+  std::set<Option> asked;
+};
+
+// All algorithms with all options; double-loop with every estimator's own.
+std::vector<Row> all_rows() {
+  const std::set<Option> all(algorithm_options().begin(), algorithm_options().end());
+  const std::set<Option> of_estimators{Option::method,          Option::terms,   Option::truncate,
+                                       Option::linear_rate,     Option::damping, Option::curvature,
+                                       Option::difference_mixed};
+  std::vector<Row> rows;
+  for (const AlgorithmRow& row : algorithm_rows()) {
+    rows.push_back({row.name, {row.name, plain_settings(), {.inner_batch = 8, .outer_batch = 8}}, all});
+  }
+  const Job double_loop = rows.front().job;
+  for (const EstimatorRow& estimator : estimator_rows()) {
+    rows.push_back({"double-loop " + estimator.name, double_loop, of_estimators});
+    rows.back().job.settings.method = estimator.name;
+  }
+  return rows;
+}
+
+TEST(EveryOption, ChangesTheResultOrIsRefused) {
+  std::string table = fmt::format("{:<30}", "x: changes the result");
+  for (size_t i = 0; i < algorithm_options().size(); ++i) table += fmt::format("{:>3}", i + 1);
+  table += "\n-: refused";
+  for (const Row& row : all_rows()) {
+    Unchanged plain(row.job);
+    Job momenta = row.job;
+    momenta.settings.inner.optimizer = "heavy-ball";
+    momenta.settings.outer.optimizer = "adam";
+    Unchanged with_momenta(momenta);
+    table += fmt::format("\n{:<30}", row.name);
+    for (const Option option : algorithm_options()) {
+      if (!row.asked.contains(option)) {
+        table += "   ";
+        continue;
+      }
+      bool changes = changes_or_is_refused(plain, option);
+      if (depends_on_optimizer(option)) changes = changes_or_is_refused(with_momenta, option) || changes;
+      table += changes ? "  x" : "  -";
+    }
+  }
+  int number = 0;
+  for (const Option option : algorithm_options()) {
+    table += fmt::format("{}{:>2} --{:<20}", number % 5 == 0 ? "\n" : "", number + 1, name_of(option));
+    ++number;
+  }
+  fmt::print("{}\n", table);
+}
+
+TEST(EveryOption, IsReadBySomeAlgorithm) {
+  for (const Option option : algorithm_options()) {
+    const bool read = std::any_of(algorithm_rows().begin(), algorithm_rows().end(),
+                                  [&](const AlgorithmRow& row) { return row.reads.contains(option); });
+    EXPECT_TRUE(read) << name_of(option);
+  }
+}
+
+TEST(EveryOption, IsRefusedWithWhatWouldReadIt) {
+  AlgorithmSettings s = plain_settings();
+  const auto said = [&](const std::string& algorithm, Option option) {
+    return refusal({.algorithm = algorithm, .settings = s, .batches = {}}, option);
+  };
+  EXPECT_EQ(said("itd", Option::truncate),
+            "--truncate changes nothing for itd: it is of double-loop, krmd; leave it out");
+  EXPECT_EQ(
+      said("aid-cg", Option::inner_momentum),
+      "--inner-momentum changes nothing for aid-cg: it is of --inner-optimizer heavy-ball and nesterov, "
+      "not of gd; leave it out");
+  s.method = "reverse";
+  EXPECT_EQ(said("double-loop", Option::damping),
+            "--damping changes nothing for double-loop: --method reverse does not read it; leave it out");
+  s.growth = 2;
+  EXPECT_EQ(said("aid-increasing", Option::inner_steps),
+            "--inner-steps changes nothing for aid-increasing: --growth sets T here; leave it out");
+}
+
+}  // namespace
+}  // namespace bilevel::test
