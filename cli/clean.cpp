@@ -284,6 +284,7 @@ void show_finished(const Options& o, const CleaningModel& model, const CleanOutp
     fmt::print("{}\n", json.dump());
   } else {
     print_clean(output);
+    print_linear_solves(output.report.solve);
     print_failures(output.report.solve);
   }
   if (says(o.common, LogLevel::warning)) {

@@ -134,6 +134,7 @@ Json run_json(const ComparedRun& run) {
   out["iterations"] = run.summary.state.iteration;
   out["seconds"] = run.summary.seconds;
   out["counts"] = counts_json(run.summary.counts);
+  out["linear_solves"] = run.summary.statuses;
   out["loss_first"] = number(run.records.front().value);
   out["loss_last"] = number(run.records.back().value);
   if (const auto norm = run.records.back().gradient_norm) out["gradient_norm_last"] = number(*norm);

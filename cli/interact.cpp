@@ -247,6 +247,7 @@ int run(CLI::App& command, Options& o) {
       fmt::print("{}\n", json.dump());
     } else {
       print_interact(json);
+      print_linear_solves(summary);
       print_failures(summary);
     }
     if (says(o.common, LogLevel::warning)) {

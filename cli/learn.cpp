@@ -109,25 +109,33 @@ int run(CLI::App& command, LearnFlags& o) {
     } else {
       print_learn(output);
     }
-    meta::save_model(folder.file("model"), {.data = s.data.data,
-                                            .learner = s.learner,
-                                            .network = s.network,
-                                            .input = source.input_shape(),
-                                            .outputs = source.outputs(),
-                                            .regression = regression,
-                                            .scale = data.scale,
-                                            .iterations = summary.state.algorithm.iteration,
-                                            .x = summary.state.algorithm.x});
+    const bool failed = summary.end == meta::LearnEnd::failed;
+    if (!failed) {
+      meta::save_model(folder.file("model"), {.data = s.data.data,
+                                              .learner = s.learner,
+                                              .network = s.network,
+                                              .input = source.input_shape(),
+                                              .outputs = source.outputs(),
+                                              .regression = regression,
+                                              .scale = data.scale,
+                                              .iterations = summary.state.algorithm.iteration,
+                                              .x = summary.state.algorithm.x});
+    }
     if (summary.end == meta::LearnEnd::interrupted) {
       folder.end(RunStatus::interrupted, "", json);
       say_interrupted(command, folder);
       exit_code = interrupted;
+    } else if (failed) {
+      folder.end(RunStatus::failed, summary.reason, json);
+      fmt::print(stderr, "bilevel: {}\n", summary.reason);
+      exit_code = not_finite;
     } else {
       folder.end(RunStatus::finished, "", json);
     }
   });
   if (!o.common.json) {
-    fmt::print("the run is in {}, what was learned in its file model\n", folder.path());
+    fmt::print("the run is in {}{}\n", folder.path(),
+               exit_code == not_finite ? "" : ", what was learned in its file model");
   }
   return exit_code;
 }

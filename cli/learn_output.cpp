@@ -47,6 +47,7 @@ Json learn_json(const LearnOutput& o) {
               {"linear_solves", state.statuses},
               {"bytes_kept", state.bytes_kept},
               {"seconds", state.seconds}};
+  if (!o.summary.reason.empty()) out["message"] = o.summary.reason;
   out["seconds_per_iteration"] = state.algorithm.iteration > 0
                                      ? number(state.seconds / static_cast<double>(state.algorithm.iteration))
                                      : Json(nullptr);
@@ -85,6 +86,7 @@ void print_learn(const LearnOutput& o) {
   fmt::print("{} iterations, {:.1f} s; {} inner and {} outer gradients, {} Hessian and {} cross products\n",
              state.algorithm.iteration, state.seconds, state.counts.inner_gradient,
              state.counts.outer_gradient, state.counts.hessian, state.counts.cross);
+  fmt::print("linear solves: {}\n", statuses_text(state.statuses));
 }
 
 }  // namespace bilevel::cli

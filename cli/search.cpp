@@ -237,8 +237,12 @@ void work(const CLI::App& command, const SearchFlags& o, Setup& setup, nas::Sear
   Json json = search_json(output);
   json["held_out"] = setup.held_out;
   const bool interrupted_now = summary.end == nas::SearchEnd::interrupted;
-  if (!interrupted_now) write_search(output);
-  folder.end(interrupted_now ? RunStatus::interrupted : RunStatus::finished, "", json);
+  const bool failed_now = summary.end == nas::SearchEnd::failed;
+  if (!interrupted_now && !failed_now) write_search(output);
+  folder.end(interrupted_now ? RunStatus::interrupted
+             : failed_now    ? RunStatus::failed
+                             : RunStatus::finished,
+             failed_now ? summary.reason : "", json);
   if (o.common.json) {
     fmt::print("{}\n", json.dump());
   } else {
@@ -247,6 +251,9 @@ void work(const CLI::App& command, const SearchFlags& o, Setup& setup, nas::Sear
   if (interrupted_now) {
     say_interrupted(command, folder);
     exit_code = interrupted;
+  } else if (failed_now) {
+    fmt::print(stderr, "bilevel: {}: {}\n", setup.search.method, summary.reason);
+    exit_code = not_finite;
   } else if (!o.common.json) {
     fmt::print("written to {}: genotype.txt, genotype.json, metrics.jsonl, summary.json{}\n", folder.path(),
                std::filesystem::exists(folder.file("cell.svg")) ? ", cell.svg" : "");

@@ -72,6 +72,7 @@ Json search_json(const SearchOutput& o) {
   out["operations"] = o.space.operations;
   out["history"] = Json::array();
   for (const EpochRecord& r : s.history) out["history"].push_back(nas::epoch_json(o.space, r));
+  out["linear_solves"] = s.statuses;
   out["counts"] = counts_json(s.counts);
   out["seconds"] = s.seconds;
   if (!s.notes.empty()) out["notes"] = s.notes;
@@ -131,6 +132,7 @@ void print_search(const SearchOutput& o) {
         s.history.back().mixed_over_direct);
   }
   for (const std::string& note : s.notes) fmt::print("{}\n", note);
+  if (!s.statuses.empty()) fmt::print("linear solves: {}\n", statuses_text(s.statuses));
   fmt::print("{} gradients of g, {} of f, {} Hessian and {} cross products, {:.1f} s\n",
              s.counts.inner_gradient, s.counts.outer_gradient, s.counts.hessian, s.counts.cross, s.seconds);
 }

@@ -61,6 +61,7 @@ void print_text(const Options& o, const NamedProblem& problem, const SolveSummar
       "products\n",
       name_of(s.reason), s.state.iteration, s.seconds, s.counts.inner_gradient, s.counts.outer_gradient,
       s.counts.hessian, s.counts.cross);
+  print_linear_solves(s);
   print_failures(s);
 }
 

@@ -48,6 +48,8 @@ inline bool has_answer(const SolveSummary& summary) {
   return summary.reason != StopReason::interrupted && !ended_badly(summary.reason);
 }
 
+// How its linear solves ended, in a line.
+void print_linear_solves(const SolveSummary& summary);
 // Every failure with its cause and its repair, as text.
 void print_failures(const SolveSummary& summary);
 

@@ -423,6 +423,7 @@ void work(const CLI::App& command, Options& o, const RegularizerSearch& problem,
     }
   } else {
     print_text(report);
+    print_linear_solves(tuned.summary);
     print_failures(tuned.summary);
   }
   save(problem, tuned, folder.path());  // last: a full disk must not cost the answer

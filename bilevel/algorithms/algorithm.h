@@ -35,6 +35,8 @@ struct IterationSummary {
   Tensor direction;                 // the estimate of the hypergradient that moved x
   Tensor outer_loss;                // f on the batch where the rule met it anyway; undefined = it did not
   Status status = Status::not_run;  // of the linear solve, where there is one; else ok
+  // The solve has no answer without positive curvature: conjugate gradients, a fixed point (linear_solves.h).
+  bool needs_positive = false;
   // df/dx alone, where the rule's direction is an estimator's or has it apart: |direction - direct| /
   // |direct| is how much comes through w. Undefined = not known.
   Tensor direct = {};

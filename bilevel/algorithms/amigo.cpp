@@ -5,6 +5,16 @@
 #include "bilevel/algorithms/sampled_hypergradient.h"
 
 namespace bilevel {
+namespace {
+
+// The residuals of one matrix fall from step to step or it diverges; those of a new batch each have noise,
+// and begin at nothing but noise once v is warm.
+bool residuals_grow(const LinearResult& result) {
+  constexpr double beyond_noise = 10;
+  return !(result.residuals.back() <= beyond_noise * result.residuals.front());
+}
+
+}  // namespace
 
 void AmigoOptions::validate() const {
   require_count("amigo", "inner_steps", inner.steps, 1);
@@ -29,17 +39,25 @@ void Amigo::begin(AlgorithmState& state) const {
 
 IterationSummary Amigo::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
   state.inner = warm_inner_steps(oracle, state, streams, options_.inner).final;
+  const bool noisy = streams.options().inner_batch > 0;
   const HypergradientSample sample = draw_hypergradient_sample(streams, options_.linear_steps);
   const double rate = options_.linear_rate * options_.linear_schedule.factor(state.iteration);
   const FixedPointOptions steps{.steps = options_.linear_steps, .rate = rate, .warm_start = state.v};
   const Hypergradient estimate =
       hypergradient_on(oracle, state.inner.w, state.x, sample, options_.curvature,
-                       [&steps](CurvatureProducts& products, const Tensor& p) {
-        return fixed_point([&](const Tensor& v, int64_t k) { return products(v, k); }, p, steps);
-      });
+                       [&steps, noisy](CurvatureProducts& products, const Tensor& p) {
+                         LinearResult result = fixed_point(
+                             [&](const Tensor& v, int64_t k) { return products(v, k); }, p, steps);
+                         if (noisy && result.status == Status::diverged && !residuals_grow(result))
+                           result.status = Status::ok;
+                         return result;
+                       });
   state.v = estimate.solution;
   state.x = outer().step(state.x, estimate.value, state.outer);
-  return {.direction = estimate.value, .outer_loss = estimate.outer_loss, .status = estimate.status};
+  return {.direction = estimate.value,
+          .outer_loss = estimate.outer_loss,
+          .status = estimate.status,
+          .needs_positive = true};
 }
 
 }  // namespace bilevel

@@ -45,6 +45,9 @@ RateInUse inner_rate(const Problem& problem, const AlgorithmSettings& settings, 
 double own_linear_rate(const AlgorithmSettings& s) {
   return s.hypergradient.series_rate > 0 ? s.hypergradient.series_rate : s.linear_rate;
 }
+double own_linear_rate(const AlgorithmSettings& s, const AlgorithmState& state) {
+  return own_linear_rate(s) * s.linear_schedule.factor(state.iteration);
+}
 
 std::string limit_text(const AlgorithmSettings& settings, double safe) {
   return settings.inner.optimizer == "gd" ? fmt::format("2/L = {:.4g}", safe)
@@ -171,7 +174,7 @@ FailureCause find_cause(const Problem& problem, const AlgorithmSettings* setting
     return d;
   }
   const double damping = settings->hypergradient.curvature.damping;
-  if (const double linear = own_linear_rate(*settings); linear * (here.largest + damping) >= 2) {
+  if (const double linear = own_linear_rate(*settings, state); linear * (here.largest + damping) >= 2) {
     const double safe_linear = 2 / (here.largest + damping);
     return {.blame = Blame::linear_rate,
             .cause =
@@ -199,6 +202,32 @@ FailureCause find_cause(const Problem& problem, const AlgorithmSettings* setting
 FailureCause find_curvature_cause(const Problem& problem, const AlgorithmSettings* settings,
                                   const AlgorithmState& state) {
   return curvature_of(inner_spectrum(problem, state), settings);
+}
+
+FailureCause find_linear_cause(const Problem& problem, const AlgorithmSettings* settings,
+                               const AlgorithmState& state) {
+  const Spectrum here = inner_spectrum(problem, state);
+  if (settings == nullptr || !is_finite(here)) return find_cause(problem, settings, state, state);
+  const double damping = settings->hypergradient.curvature.damping;
+  const double own = own_linear_rate(*settings, state);
+  const double rate = own > 0 ? own : inner_rate(problem, *settings, state).value;
+  const double safe = 2 / (here.largest + damping);
+  FailureCause d{.blame = own > 0 ? Blame::linear_rate : Blame::inner_rate,
+                 .confirmed = rate >= safe,
+                 .safe_rate = std::min(safe, rate),
+                 .smallest = here.smallest,
+                 .largest = here.largest};
+  d.cause = rate >= safe
+                ? fmt::format(
+                      "The rate {:.4g} of the linear system{} is above 2/L = {:.4g}, the largest that is "
+                      "safe here: take --linear-rate {:.2g}.",
+                      rate, own > 0 ? "" : ", the inner rate,", safe, safe / 2)
+                : fmt::format(
+                      "The rate {:.4g} of the linear system{} is below 2/L = {:.4g} on all examples, but "
+                      "not on single batches, whose curvature is larger: take --linear-rate {:.2g}, or "
+                      "larger batches.",
+                      rate, own > 0 ? "" : ", the inner rate,", safe, rate / 2);
+  return d;
 }
 
 std::string curvature_on_batch(const Problem& problem, const AlgorithmState& state, const Batch& batch) {

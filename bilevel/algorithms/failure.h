@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "bilevel/algorithms/algorithm.h"
+#include "bilevel/algorithms/linear_solves.h"
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/core/problem.h"
 
@@ -45,6 +46,7 @@ struct SolveFailure {
 struct FailureWatch {
   double largest_w = 0, largest_direction = 0;          // 0 = not set yet
   double looked_into_w = 0, looked_into_direction = 0;  // the largest that false alarms have had
+  SolveTally solves = {};                               // since the last repair
   bool begun() const { return largest_w > 0 && largest_direction > 0; }
   void begin(double w, double direction);          // sets what is not set
   bool healthy(double w, double direction) const;  // far from either limit: a state to go back to
@@ -69,6 +71,10 @@ FailureCause find_cause(const Problem& problem, const AlgorithmSettings* setting
 // The inner Hessian is not positive: which damping would make it so.
 FailureCause find_curvature_cause(const Problem& problem, const AlgorithmSettings* settings,
                                   const AlgorithmState& state);
+
+// Most linear solves diverged: the rate that they take against the spectrum.
+FailureCause find_linear_cause(const Problem& problem, const AlgorithmSettings* settings,
+                               const AlgorithmState& state);
 
 // For runs on networks, whose full set is too much for a message: the largest curvature on one batch, by
 // twenty products, and the rate that it allows.

@@ -156,8 +156,10 @@ IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   } else {
     state.x = proposed;
   }
-  const Status status = linear.status == Status::converged ? inner_status : linear.status;
-  return {.direction = direction, .outer_loss = outer_at.loss, .status = status};
+  const Status status = gradient_norm > tolerance && linear.status == Status::converged
+                            ? Status::max_iterations
+                            : linear.status;
+  return {.direction = direction, .outer_loss = outer_at.loss, .status = status, .needs_positive = true};
 }
 
 }  // namespace bilevel

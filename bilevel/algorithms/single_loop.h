@@ -30,6 +30,7 @@ class SingleLoop : public StormLoop {
 
  private:
   LinearResult next_v(Oracle& oracle, const LinearPoint& at, Streams& streams) const override;
+  bool needs_positive() const override { return options_.solver == "cg"; }
 
   SingleLoopOptions options_;
   std::string name_;

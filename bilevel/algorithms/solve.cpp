@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/algorithms/options.h"
 #include "bilevel/core/errors.h"
 
 namespace bilevel {
@@ -126,6 +127,7 @@ class SolveRun {
     if (summary.reason == StopReason::not_run && converged()) summary.reason = StopReason::converged;
     while (summary.reason == StopReason::not_run) {
       iterate();
+      if (has_ended(summary.reason) && state_.watch.solves.most_failed()) end_for_failed_solves();
       const bool at_the_end = summary.reason != StopReason::not_run && !ended_badly(summary.reason) &&
                               summary.reason != StopReason::interrupted;
       if (at_the_end && summary.records.back().iteration != summary.state.iteration) record();
@@ -253,6 +255,11 @@ class SolveRun {
       watch.false_alarm(w, direction);
     }
     if (step.status == Status::negative_curvature && !went_on(before, step)) return false;
+    watch.solves.count(solve_failed(step.status, step.needs_positive));
+    if (watch.solves.ends_run()) {
+      fail(StopReason::failed, failed_solves_text(), failed_solves_cause(before), before, false);
+      return false;
+    }
     if (watch.healthy(w, direction)) state_.good = before;
     return true;
   }
@@ -275,6 +282,40 @@ class SolveRun {
              before.iteration + 1, w, direction, loss, first_loss),
          why, before, true);
     return true;
+  }
+
+  static bool has_ended(StopReason reason) {
+    return reason == StopReason::iterations || reason == StopReason::seconds ||
+           reason == StopReason::oracle_calls || reason == StopReason::converged;
+  }
+
+  std::string failed_solves_text() const {
+    return fmt::format(
+        "{}: {} of {} linear solves failed (all of the run: {}), so that x does not follow the "
+        "hypergradient.",
+        algorithm_->name(), state_.watch.solves.failed, state_.watch.solves.all,
+        statuses_text(state_.so_far.statuses));
+  }
+
+  FailureCause failed_solves_cause(const AlgorithmState& at) const {
+    const auto settings = settings_now();
+    const AlgorithmSettings* known = settings ? &*settings : nullptr;
+    const auto times = [&](Status status) {
+      const auto found = state_.so_far.statuses.find(std::string(name_of(status)));
+      return found == state_.so_far.statuses.end() ? 0 : found->second;
+    };
+    return times(Status::diverged) > times(Status::negative_curvature) + times(Status::breakdown)
+               ? find_linear_cause(oracle_.problem(), known, at)
+               : find_curvature_cause(oracle_.problem(), known, at);
+  }
+
+  // A run too short to be ended by them on its way.
+  void end_for_failed_solves() {
+    SolveSummary& summary = state_.so_far;
+    const std::string what = failed_solves_text(), cause = failed_solves_cause(summary.state).cause;
+    summary.failures.push_back({summary.state.iteration, what, cause, no_repair});
+    summary.reason = StopReason::failed;
+    summary.message = fmt::format("{} {}", what, cause);
   }
 
   // A linear solve that met negative curvature. What it returns may be of use, so the run goes on and says so
@@ -304,6 +345,13 @@ class SolveRun {
     });
   }
 
+  // A damping that the algorithm does not read repairs nothing.
+  bool can_repair() const {
+    if (options_.on_failure != OnFailure::damp) return options_.on_failure != OnFailure::stop;
+    return options_read(find_algorithm(std::string(algorithm_->name())), *settings_now())
+        .contains(AlgorithmOption::damping);
+  }
+
   int64_t repairs() const {
     const auto& failures = state_.so_far.failures;
     return std::count_if(failures.begin(), failures.end(),
@@ -317,12 +365,13 @@ class SolveRun {
     SolveSummary& summary = state_.so_far;
     summary.state = unwell || why.blame == Blame::outer_rate ? state_.good : before;
     SolveFailure failure{before.iteration + 1, what, why.cause, no_repair};
-    if (options_.on_failure != OnFailure::stop && repairs() < options_.most_repairs) {
+    if (can_repair() && repairs() < options_.most_repairs) {
       if (const auto done = repair(options_.on_failure, why, *settings_now(), state_.adjustment)) {
         failure.repair = *done;
         summary.failures.push_back(failure);
         summary.state.iteration = before.iteration;  // counted on, or the records would go back in time
         summary.reason = StopReason::not_run;
+        state_.watch.solves = {};
         remake();
         if (hooks_.went_back) hooks_.went_back(summary.state);
         return;

@@ -55,7 +55,10 @@ IterationSummary StormLoop::advance(Oracle& oracle, AlgorithmState& state, Strea
   state.memory["momentum"] = storm_momentum(momentum, newer.x - newer_cross, older.x - older_cross,
                                             options_.momentum_decay * factor);
   // The newest estimate, not d_k: d_0 may be zero by right, and would look like an optimum.
-  return {.direction = state.memory["momentum"], .outer_loss = newer.loss, .status = linear.status};
+  return {.direction = state.memory["momentum"],
+          .outer_loss = newer.loss,
+          .status = linear.status,
+          .needs_positive = needs_positive()};
 }
 
 Tensor storm_momentum(const Tensor& momentum, const Tensor& newer, const Tensor& older, double decay) {

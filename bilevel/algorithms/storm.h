@@ -40,6 +40,7 @@ class StormLoop : public Algorithm {
  private:
   // v_{k+1}, on the samples of the outer stream "linear" and of the inner stream "hessian".
   virtual LinearResult next_v(Oracle& oracle, const LinearPoint& at, Streams& streams) const = 0;
+  virtual bool needs_positive() const { return false; }  // of the solve, as in IterationSummary
   void begin(AlgorithmState& state) const override;
   IterationSummary advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const override;
 

@@ -29,8 +29,8 @@ struct Trace {
 
 // Reads the trace into result.residuals and says what it means; `finished` where it means nothing bad. All
 // products have gone into `last`.
-Status status_of(const Trace& trace, const Tensor& last, double rate, double scale, Status finished,
-                 LinearResult& result) {
+Status status_of(const Trace& trace, const Tensor& last, double rate, double scale, double b_norm,
+                 Status finished, LinearResult& result) {
   const double epsilon = detail::epsilon_of(last);
   bool finite = true;
   for (const double residual : detail::read(trace.residuals)) {
@@ -53,7 +53,8 @@ Status status_of(const Trace& trace, const Tensor& last, double rate, double sca
   if (norms.size() >= 2) {
     // A matrix with a null space keeps the norm, but for rounding.
     const double allowed = std::min(norms.front(), norms[norms.size() - 2]) * (1 + std::sqrt(epsilon));
-    if (norms.back() > allowed) return Status::diverged;
+    // A system that is solved to rounding has residuals that go up and down.
+    if (norms.back() > std::max(allowed, std::sqrt(epsilon) * b_norm)) return Status::diverged;
   }
   return finished;
 }
@@ -98,7 +99,7 @@ LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& right_ha
     result.status = all_finite(result.solution) ? Status::ok : Status::not_finite;
     return result;
   }
-  result.status = status_of(trace, result.solution, options.rate, scale, Status::ok, result);
+  result.status = status_of(trace, result.solution, options.rate, scale, b_norm, Status::ok, result);
   result.right_hand_side_norm = b_norm;
   result.relative_residual = relative(result.residuals.back(), b_norm);
   return result;
@@ -147,7 +148,7 @@ LinearResult fixed_point(const IndexedProduct& matrix, const Tensor& right_hand_
   result.vectors_kept = result.products == 0 ? 3 : 4;
   const Status unfinished = options.relative_tolerance > 0 ? Status::max_iterations : Status::ok;
   result.status =
-      status_of(trace, r, options.rate, scale, converged ? Status::converged : unfinished, result);
+      status_of(trace, r, options.rate, scale, b_norm, converged ? Status::converged : unfinished, result);
   result.right_hand_side_norm = b_norm;
   // A start that was asked for by zero steps has a residual that nothing measured, unless it is zero.
   if (result.residuals.empty() && !start.defined()) result.residuals.push_back(b_norm);

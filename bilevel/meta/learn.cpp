@@ -70,6 +70,19 @@ void step(const Learner& learner, const TaskSource& source, const LearnOptions& 
   state.seconds += seconds_since(begin);
 }
 
+// Why it is no use to go on, where most linear solves have failed; else empty. What is solved here is solved
+// by conjugate gradients.
+std::string why_learning_failed(const Learner& learner, const LearnState& state, bool at_end) {
+  const SolveTally solves = tally_of(state.statuses, /*needs_positive=*/true);
+  if (at_end ? !solves.most_failed() : !solves.ends_run()) return "";
+  return fmt::format(
+      "{}: {} of {} linear solves failed ({}), so that what is learned does not follow the hypergradient: "
+      "take {}",
+      learner.options().name, solves.failed, solves.all, statuses_text(state.statuses),
+      learner.options().name == "imaml" ? "--curvature gauss-newton or a larger --proximal"
+                                        : "a larger --ridge or a smaller --outer-rate");
+}
+
 void record(const Learner& learner, const TaskSource& source, const LearnOptions& options,
             LearnState& state) {
   LearnRecord r;
@@ -107,6 +120,8 @@ std::string_view name_of(LearnEnd end) {
       return "iterations_done";
     case LearnEnd::interrupted:
       return "interrupted";
+    case LearnEnd::failed:
+      return "failed";
     default:
       return "not_run";
   }
@@ -161,6 +176,12 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
   while (state.algorithm.iteration < options.iterations) {
     step(learner, source, options, outer, state);
     if (callbacks.step) callbacks.step(state);
+    summary.reason = why_learning_failed(learner, state, state.algorithm.iteration == options.iterations);
+    if (!summary.reason.empty()) {
+      summary.end = LearnEnd::failed;
+      summary.state = std::move(state);
+      return summary;
+    }
     if (is_record(state.algorithm.iteration, options)) look();
     if (callbacks.interrupted && callbacks.interrupted()) {
       if (callbacks.save) callbacks.save(state);

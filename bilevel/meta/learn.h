@@ -6,12 +6,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bilevel/algorithms/algorithm.h"
+#include "bilevel/algorithms/linear_solves.h"
 #include "bilevel/core/oracle.h"
 #include "bilevel/core/outer.h"
 #include "bilevel/meta/learner.h"
@@ -53,7 +53,7 @@ struct LearnState {
   int64_t loss_count = 0;
   double direction_norm = 0;
   std::vector<LearnRecord> history;
-  std::map<std::string, int64_t> statuses;  // how often the linear solve, or the formula, ended in which way
+  StatusCounts statuses;  // how often the linear solve, or the formula, ended in which way
   OracleCounts counts;
   int64_t bytes_kept = 0;  // largest, beside x: inner iterates and directions
   double seconds = 0;
@@ -67,13 +67,14 @@ struct LearnCallbacks {
   std::function<void(int64_t done)> test;          // test tasks so far
 };
 
-enum class LearnEnd { not_run, iterations_done, interrupted };
+enum class LearnEnd { not_run, iterations_done, interrupted, failed };
 std::string_view name_of(LearnEnd end);
 
 struct LearnSummary {
   LearnEnd end = LearnEnd::not_run;
+  std::string reason;  // of a failure: most linear solves failed
   LearnState state;
-  TaskScore test;  // of no task where it was interrupted
+  TaskScore test;  // of no task where it was interrupted or failed
 };
 
 LearnState begin_learning(const Learner& learner, const LearnOptions& options);

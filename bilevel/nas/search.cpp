@@ -82,6 +82,8 @@ std::string_view name_of(SearchEnd end) {
       return "stopped before a collapse";
     case SearchEnd::interrupted:
       return "interrupted";
+    case SearchEnd::failed:
+      return "failed";
   }
   return "?";
 }
@@ -196,11 +198,23 @@ void Search::step(SearchState& state, Oracle& oracle, Streams& streams) {
     return;
   }
   const IterationSummary summary = rule_->step(oracle, now, streams);
+  ++state.statuses[std::string(bilevel::name_of(summary.status))];
   if (summary.outer_loss.defined()) state.loss.add(summary.outer_loss);
   if (summary.direction.defined()) state.norm.add(summary.direction.norm());
   if (summary.direct.defined() && options_.method != "gdas" && options_.method != "darts-first-order") {
     state.ratio.add((summary.direction - summary.direct).norm() / summary.direct.norm().clamp_min(1e-30));
   }
+}
+
+std::string Search::failed_solves(const SearchState& state, bool at_end) const {
+  const bool needs_positive = options_.method == "cg";
+  const SolveTally solves = tally_of(state.statuses, needs_positive);
+  if (at_end ? !solves.most_failed() : !solves.ends_run()) return "";
+  return fmt::format(
+      "{} of {} linear solves failed ({}), so that alpha does not follow the hypergradient: {}",
+      solves.failed, solves.all, statuses_text(state.statuses),
+      needs_positive ? "take --curvature gauss-newton, a --damping, or --method idarts"
+                     : "take --series-rate auto, or a smaller one");
 }
 
 double Search::dominant_eigenvalue(const SearchState& state, Streams& streams) const {
@@ -306,6 +320,11 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
       state.counts = before;
       state.counts += oracle.counts();
       if (callbacks.step) callbacks.step(state, steps_per_epoch_);
+      const bool last_step = state.epoch + 1 == options_.epochs && state.step == steps_per_epoch_;
+      if (summary.reason = failed_solves(state, last_step); !summary.reason.empty()) {
+        summary.end = SearchEnd::failed;
+        break;
+      }
       if (callbacks.interrupted && callbacks.interrupted()) {
         require_finite();
         save();
@@ -317,7 +336,7 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
         save();
       }
     }
-    if (summary.end == SearchEnd::interrupted) break;
+    if (summary.end != SearchEnd::epochs_done) break;
     require_finite();
     EpochRecord r = record(state, streams);
     state.begin_epoch();
@@ -339,7 +358,7 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
 
   const int64_t last = static_cast<int64_t>(state.history.size()) - 1;
   summary.chosen_epoch = collapse ? collapse->return_to + 1 : last + 1;
-  if (collapse && summary.end != SearchEnd::interrupted) {
+  if (collapse && summary.end == SearchEnd::epochs_done) {
     summary.end = SearchEnd::collapse;
     summary.reason = collapse->reason;
   }
@@ -353,7 +372,7 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
     summary.genotype = derive_genotype(space, mixture_weights(space, summary.alpha));
   }
   summary.mixture = mixture_weights(space, summary.alpha);
-  if (summary.end != SearchEnd::interrupted) {
+  if (summary.end == SearchEnd::epochs_done || summary.end == SearchEnd::collapse) {
     if (options_.method == "random-sharing") {
       summary.genotype = best_of_samples(state, callbacks);
     } else if (options_.select == "perturbation") {
@@ -372,6 +391,7 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
   }
   supernet_.set_sampling(Sampling::softmax);
   summary.history = state.history;
+  summary.statuses = state.statuses;
   summary.counts = before;
   summary.counts += oracle.counts();
   summary.seconds = state.seconds + clock.lap();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bilevel/algorithms/algorithm.h"
+#include "bilevel/algorithms/linear_solves.h"
 #include "bilevel/nas/benchmark.h"
 #include "bilevel/nas/genotype.h"
 #include "bilevel/nas/search_options.h"
@@ -57,6 +58,7 @@ struct SearchState {
 
   void begin_epoch();  // empties the means
   std::vector<EpochRecord> history;
+  StatusCounts statuses;  // how often the linear solve, or the formula, ended in which way
   OracleCounts counts;
   double seconds = 0;
 };
@@ -72,16 +74,17 @@ struct SearchCallbacks {
   std::function<void(const std::string&)> message;  // of what comes after the epochs
 };
 
-enum class SearchEnd { not_run, epochs_done, collapse, interrupted };
+enum class SearchEnd { not_run, epochs_done, collapse, interrupted, failed };
 std::string_view name_of(SearchEnd end);
 
 struct SearchSummary {
   SearchEnd end = SearchEnd::not_run;
-  std::string reason;        // of a collapse
+  std::string reason;        // of a collapse or a failure
   int64_t chosen_epoch = 0;  // whose alpha gave the genotype
   Genotype genotype;
   Tensor alpha, mixture;  // CPU, double, of that epoch
   std::vector<EpochRecord> history;
+  StatusCounts statuses;  // of the linear solves
   OracleCounts counts;
   double seconds = 0;
   std::vector<std::string> notes;
@@ -101,6 +104,8 @@ class Search {
   void step(SearchState& state, Oracle& oracle, Streams& streams);
   void set_epoch(SearchState& state, Oracle& oracle, Streams& streams);
   EpochRecord record(const SearchState& state, Streams& streams) const;
+  // Why the search is no use, where most linear solves have failed; else empty.
+  std::string failed_solves(const SearchState& state, bool at_end) const;
   double dominant_eigenvalue(const SearchState& state, Streams& streams) const;
   std::unique_ptr<Algorithm> make_rule(double series_rate) const;
   // Nothing where it was interrupted: who goes on selects anew.

@@ -112,6 +112,7 @@ Checkpoint search_checkpoint(const SearchState& state) {
                                         {"series_rate", state.series_rate},
                                         {"streams", state.streams},
                                         {"history", history},
+                                        {"statuses", state.statuses},
                                         {"seconds", state.seconds}});
   return checkpoint;
 }
@@ -135,6 +136,9 @@ SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space,
     state.series_rate = search.at("series_rate").get<double>();
     state.streams = json_as<std::map<std::string, int64_t>>(search.at("streams"));
     state.seconds = search.at("seconds").get<double>();
+    if (const auto statuses = search.find("statuses"); statuses != search.end()) {
+      state.statuses = json_as<StatusCounts>(*statuses);
+    }
     for (const auto& r : search.at("history")) {
       state.history.push_back(record_of(r, space));
       state.history.back().alpha = alphas[static_cast<int64_t>(state.history.size()) - 1].clone();

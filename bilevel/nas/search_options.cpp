@@ -116,6 +116,8 @@ SearchOptions default_search_options(const SearchSpace& space, const std::string
       break;
   }
   if (method == "truncated") o.hypergradient.truncate = o.inner.steps;
+  // A network's Hessian has negative eigenvalues, and conjugate gradients end at the first that they meet.
+  if (method == "cg") o.hypergradient.curvature.kind = "gauss-newton";
   if (method == "random") {
     o.samples = 10;
     o.epochs = 3;  // of each cell's training

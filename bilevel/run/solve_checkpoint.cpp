@@ -162,6 +162,7 @@ void put_solve(Checkpoint& checkpoint, const SolveState& state) {
                                   {"watch",
                                    {state.watch.largest_w, state.watch.largest_direction,
                                     state.watch.looked_into_w, state.watch.looked_into_direction}},
+                                  {"solves", {state.watch.solves.all, state.watch.solves.failed}},
                                   {"adjustment", {a.inner_rate, a.linear_rate, a.outer_rate, a.damping}}};
   put_records(checkpoint, s.records);
 }
@@ -187,6 +188,9 @@ SolveState take_solve(const Checkpoint& checkpoint, c10::Device device) {
     const json &watch = part.at("watch"), &adjustment = part.at("adjustment");
     state.watch = {watch.at(0).get<double>(), watch.at(1).get<double>(), watch.at(2).get<double>(),
                    watch.at(3).get<double>()};
+    if (const auto solves = part.find("solves"); solves != part.end()) {
+      state.watch.solves = {json_as<int64_t>(solves->at(0)), json_as<int64_t>(solves->at(1))};
+    }
     state.adjustment = {adjustment.at(0).get<double>(), adjustment.at(1).get<double>(),
                         adjustment.at(2).get<double>(), adjustment.at(3).get<double>()};
     state.good = take_good(checkpoint, device);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <string>
 
 #include "tests/cli/program.h"
@@ -44,6 +45,36 @@ TEST(Failure, BacktrackingIsRecordedAndGetsThere) {
   EXPECT_NEAR(report.at("outer_loss").get<double>(), healthy.at("outer_loss").get<double>(),
               1e-3 * healthy.at("outer_loss").get<double>());
   EXPECT_EQ(run_solve("--problem quadratic --on-failure pray").exit_code, 2);
+}
+
+TEST(Failure, LinearSolvesThatDivergeEndTheRunAndAreShown) {
+  const std::string run = "--problem ridge --algorithm idarts --linear-rate 1.5 ";
+  const Output text = run_solve(run);
+  EXPECT_EQ(text.exit_code, 3);
+  EXPECT_THAT(text.err, AllOf(HasSubstr("20 of 20 linear solves failed"),
+                              HasSubstr("The rate 1.5 of the linear"), HasSubstr("take --linear-rate")));
+  EXPECT_THAT(text.out, HasSubstr("linear solves: 20 diverged"));
+  const Output output = run_solve(run + "--json");
+  EXPECT_EQ(output.exit_code, 3);
+  EXPECT_EQ(output.json().at("linear_solves"), (json{{"diverged", 20}}));
+  EXPECT_EQ(output.json().at("stopped"), "failed");
+  const Output repaired = run_solve(run + "--on-failure backtrack --iterations 60 --json");
+  EXPECT_EQ(repaired.exit_code, 0) << repaired.err;
+  EXPECT_EQ(repaired.json().at("linear_solves").at("diverged"), 20);
+  EXPECT_THAT(run_solve("--problem ridge --iterations 5").out, HasSubstr("linear solves: 5 "));
+}
+
+TEST(Failure, LearnEndsWhereMostLinearSolvesMeetNegativeCurvature) {
+  const TemporaryFolder folder;
+  const std::string run =
+      "learn --data blobs --learner imaml --curvature hessian --proximal 0.001 --queries 5 --filters 16 "
+      "--valid-tasks 5 --test-tasks 5 --iterations 60 --out ";
+  const Output output = run_program(run + (folder / "run"));
+  EXPECT_EQ(output.exit_code, 3) << output.out;
+  EXPECT_THAT(output.err, AllOf(HasSubstr("linear solves failed"), HasSubstr("negative_curvature"),
+                                HasSubstr("take --curvature gauss-newton")));
+  EXPECT_THAT(output.out, HasSubstr("linear solves: "));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run/model"));
 }
 
 TEST(ErrorBound, SolveShowsItOnceItIsAskedFor) {

@@ -114,6 +114,21 @@ TEST_F(SearchTest, EverySpaceGivesOneJsonObject) {
   EXPECT_THAT(again.err, AllOf(HasSubstr("--out " + folder_ / "a/darts"), HasSubstr("--resume")));
 }
 
+TEST_F(SearchTest, ConjugateGradientsCountByDefaultAndEndWhereTheHessianIsNotPositive) {
+  const std::string search = "search --method cg --epochs 2 --alpha-steps 15 --quiet " + small() + " --out ";
+  const Output good = run_program(search + (folder_ / "good") + " --json");
+  ASSERT_EQ(good.exit_code, 0) << good.err;
+  const json report = good.json();
+  EXPECT_FALSE(report.at("linear_solves").contains("negative_curvature"));
+  for (const json& epoch : report.at("history")) EXPECT_GT(epoch.at("mixed_over_direct"), 0);
+
+  const Output bad = run_program(search + (folder_ / "bad") + " --curvature hessian");
+  EXPECT_EQ(bad.exit_code, 3) << bad.out;
+  EXPECT_THAT(bad.err, AllOf(HasSubstr("linear solves failed"), HasSubstr("negative_curvature"),
+                             HasSubstr("take --curvature gauss-newton")));
+  EXPECT_THAT(bad.out, HasSubstr("linear solves: "));
+}
+
 TEST_F(SearchTest, ATableGivesAccuraciesAndRegret) {
   const std::string table = table_of_201();
   if (table.empty()) GTEST_SKIP() << "no shared/data/nasbench201.csv";
