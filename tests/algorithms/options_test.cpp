@@ -39,6 +39,7 @@ AlgorithmSettings plain_settings() {
   s.outer.rate = 0.05;
   s.hypergradient.terms = 3;
   s.hypergradient.truncate = 1;
+  s.hypergradient.curvature.damping = 1;  // or conjugate gradients end at the network's negative curvature
   return s;
 }
 
@@ -53,12 +54,12 @@ void change(Option option, Job& job) {
       {Option::inner_momentum, [&] { s.inner.momentum = 0.5; }},
       {Option::inner_clip, [&] { s.inner.clip_norm = 1e-3; }},
       {Option::inner_schedule, [&] { s.inner.schedule = falling; }},
-      {Option::inner_batch, [&] { job.batches.inner_batch = 5; }},
+      {Option::inner_batch, [&] { job.batches.inner_batch = 0; }},
       {Option::outer_rate, [&] { s.outer.rate = 0.1; }},
       {Option::outer_optimizer, [&] { s.outer.optimizer = s.outer.optimizer == "adam" ? "sgd" : "adam"; }},
       {Option::outer_momentum, [&] { s.outer.momentum = 0.5; }},
       {Option::outer_schedule, [&] { s.outer.schedule = falling; }},
-      {Option::outer_batch, [&] { job.batches.outer_batch = 5; }},
+      {Option::outer_batch, [&] { job.batches.outer_batch = 0; }},
       {Option::method, [&] { s.method = s.method == "t1t2" ? "one-step" : "t1t2"; }},
       {Option::terms, [&] { s.hypergradient.terms = 2; }},
       {Option::truncate, [&] { s.hypergradient.truncate = 2; }},
@@ -111,6 +112,7 @@ std::vector<Tensor> result_of(const Job& job, const Problem& problem) {
   for (int64_t k = 0; k < 3; ++k) {
     const IterationSummary step = algorithm->step(oracle, state, streams);
     result.push_back(step.direction);
+    if (step.outer_loss.defined()) result.push_back(step.outer_loss);
     result.push_back(at::full({}, static_cast<double>(step.bound.kind), at::kDouble));
   }
   result.push_back(state.x);
