@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/check/verdict.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/hypergradients/registry.h"
@@ -85,7 +86,9 @@ void add_options(CLI::App& command, Options& o) {
       ->capture_default_str();
   command.add_option("--truncate", o.check.settings.truncate, "K: the steps that truncated keeps")
       ->capture_default_str();
-  command.add_option("--sweep", o.sweep, "K=FROM..TO: the error of each method that has a K, for each K");
+  command.add_option(
+      "--sweep", o.sweep,
+      "K=FROM..TO: of each method that has a K, the errors for each K with the bound and the theory");
 
   auto* inner = command.add_option_group("inner loop");
   inner->add_option("--inner-steps", o.check.inner.steps,
@@ -195,7 +198,7 @@ NamedProblem prepare(const CLI::App& command, Options& o) {
 
 // ---- JSON ----
 
-Json row_json(const MethodRow& row, bool with_bound) {
+Json row_json(const MethodRow& row, const CheckReport& r, bool of_sweep) {
   const Hypergradient& h = row.hypergradient;
   Json out = {{"name", row.name}};
   if (row.terms) out["K"] = *row.terms;
@@ -203,19 +206,22 @@ Json row_json(const MethodRow& row, bool with_bound) {
   out["error_unrolled"] = number(row.error_unrolled);
   out["cosine_implicit"] = number(row.cosine_implicit);
   out["cosine_unrolled"] = number(row.cosine_unrolled);
-  if (with_bound) {
-    out["bound"] = number(row.bound);
-  } else {
-    out["error_bound"] = number(row.error_bound);
-    out["error_bound_kind"] = name_of(h.bound.kind);
-    if (!h.no_bound.empty()) out["no_bound"] = h.no_bound;
+  out["error_bound"] = number(row.error_bound);
+  out["error_bound_kind"] = name_of(h.bound.kind);
+  if (h.bound.kind != BoundKind::none) out["error_bound_vacuous"] = row.vacuous;
+  if (!h.no_bound.empty()) out["no_bound"] = h.no_bound;
+  if (of_sweep) {
+    out["own_error"] = number(row.own_error);
+    out["theory"] = number(row.theory);
   }
   out["counts"] = counts_json(h.counts);
   out["bytes_kept"] = h.bytes_kept;
   out["seconds"] = h.seconds;
   out["status"] = name_of(h.status);
-  if (!with_bound) {
+  if (!of_sweep) {
     out["trusted"] = row.trusted;
+    out["trusted_for"] = Json::array();
+    for (const std::string& what : trusted_for(row, r)) out["trusted_for"].push_back(what);
     out["why"] = row.why;
   }
   return out;
@@ -246,10 +252,10 @@ Json report_json(const CheckReport& r) {
   if (!r.implicit.value.defined()) out["references"]["why"] = r.implicit.why;
   if (!r.unrolled.value.defined()) out["references"]["unrolled_why"] = r.unrolled.why;
   out["methods"] = Json::array();
-  for (const MethodRow& row : r.methods) out["methods"].push_back(row_json(row, false));
+  for (const MethodRow& row : r.methods) out["methods"].push_back(row_json(row, r, false));
   if (!r.sweep.empty()) {
     out["sweep"] = Json::array();
-    for (const MethodRow& row : r.sweep) out["sweep"].push_back(row_json(row, true));
+    for (const MethodRow& row : r.sweep) out["sweep"].push_back(row_json(row, r, true));
   }
   out["verdict"] = r.verdict;
   return out;
@@ -265,6 +271,32 @@ std::string bytes_text(int64_t bytes) {
 
 std::string number_text(double value, const char* format = "{:.2e}") {
   return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-";
+}
+
+// A number, `~` where it is an estimate, or the word where it says nothing.
+std::string bound_text(const MethodRow& row) {
+  if (row.vacuous) return "vacuous";
+  return (row.hypergradient.bound.kind == BoundKind::estimated ? "~" : "") + number_text(row.error_bound);
+}
+
+void print_bound_legend(const std::vector<MethodRow>& rows) {
+  bool estimated = false;
+  double largest = 0;
+  for (const MethodRow& row : rows) {
+    if (row.vacuous) {
+      largest = std::max(largest, row.error_bound);
+    } else {
+      estimated = estimated || row.hypergradient.bound.kind == BoundKind::estimated;
+    }
+  }
+  if (estimated) fmt::print("~ estimated from the spectrum and nearby points; the error may be larger\n");
+  if (largest > 0) {
+    fmt::print(
+        "vacuous: the bound is longer than the estimate, up to {:.2g} times the reference, and says nothing, "
+        "not even "
+        "the estimate's sign; solve the inner problem further (--inner-steps) or regularise it more\n",
+        largest);
+  }
 }
 
 void print_table(const CheckReport& r) {
@@ -290,40 +322,44 @@ void print_table(const CheckReport& r) {
   fmt::print("{:<17}{:>6}{:>10}{:>11}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9}  {}\n", "method", "K",
              "error", "bound", "cosine", "error", "calls", "calls", "hessian", "cross", "kept", "seconds",
              "status");
-  bool estimated = false;
   for (const MethodRow& row : r.methods) {
     const auto& h = row.hypergradient;
-    const bool guessed = h.bound.kind == BoundKind::estimated;
-    estimated = estimated || guessed;
     fmt::print("{:<17}{:>6}{:>10}{:>11}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9.3f}  {}\n", row.name,
-               row.terms ? std::to_string(*row.terms) : "", number_text(row.error_implicit),
-               (guessed ? "~" : "") + number_text(row.error_bound),
+               row.terms ? std::to_string(*row.terms) : "", number_text(row.error_implicit), bound_text(row),
                number_text(row.cosine_implicit, "{:.5f}"), number_text(row.error_unrolled),
                h.counts.inner_gradient, h.counts.outer_gradient, h.counts.hessian, h.counts.cross,
                bytes_text(h.bytes_kept), h.seconds, name_of(h.status));
   }
-  if (estimated) fmt::print("~ estimated from the spectrum and nearby points; the error may be larger\n");
+  print_bound_legend(r.methods);
 }
 
-// Error, bound and how fast each falls from one K to the next.
+// Beside each K: the error against the implicit reference with the bound on it, and what K alone leaves with
+// what the theory says of that.
 void print_sweep(const CheckReport& r) {
   std::string name;
-  double previous_error = NAN, previous_bound = NAN;
+  double previous_error = NAN, previous_theory = NAN;
   for (const MethodRow& row : r.sweep) {
-    const bool implicit = find_estimator(row.name).implicit;
     if (row.name != name) {
       name = row.name;
-      previous_error = previous_bound = NAN;
-      fmt::print("\n{} against the {} reference\n{:>6}{:>12}{:>12}{:>12}{:>12}\n", name,
-                 implicit ? "implicit" : "unrolled", "K", "error", "bound", "falls by", "theory");
+      previous_error = previous_theory = NAN;
+      const bool implicit = find_estimator(name).implicit;
+      fmt::print("\n{:<6}{:>24}{:>48}\n{:>6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", name, "implicit",
+                 implicit ? "its linear system at the final iterate" : "the steps left out (unrolled)", "K",
+                 "error", "bound", "error", "theory", "falls by", "theory");
     }
-    const double error = implicit ? row.error_implicit : row.error_unrolled;
-    fmt::print("{:>6}{:>12}{:>12}{:>12}{:>12}\n", *row.terms, number_text(error), number_text(row.bound),
-               number_text(error / previous_error, "{:.4f}"),
-               number_text(row.bound / previous_bound, "{:.4f}"));
-    previous_error = error;
-    previous_bound = row.bound;
+    fmt::print("{:>6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", *row.terms, number_text(row.error_implicit),
+               bound_text(row), number_text(row.own_error), number_text(row.theory),
+               number_text(row.own_error / previous_error, "{:.4f}"),
+               number_text(row.theory / previous_theory, "{:.4f}"));
+    previous_error = row.own_error;
+    previous_theory = row.theory;
   }
+  fmt::print(
+      "bound: on the first error; what the unsolved inner problem leaves is in it (docs/bounds.md)\n"
+      "theory: of the second error, in exact arithmetic and with the curvature measured at the final "
+      "iterate; it "
+      "knows nothing of the unsolved inner problem\n");
+  print_bound_legend(r.sweep);
 }
 
 void print_text(const CheckReport& r) {

@@ -7,7 +7,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -24,6 +23,7 @@
 #include "cli/problem_options.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
+#include "cli/seed_list.h"
 
 namespace bilevel::cli {
 namespace {
@@ -41,32 +41,6 @@ struct Options {
 };
 
 // ---- options ----
-
-// "0-2" or "0,3,7" or both.
-std::vector<uint64_t> parse_seeds(const std::string& text) {
-  const auto fail = [&text] {
-    throw std::invalid_argument(fmt::format("--seeds {}: must look like 0-2 or 0,3,7", text));
-  };
-  const auto parse = [&](std::string_view part) {
-    uint64_t value = 0;
-    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
-    if (part.empty() || error != std::errc() || end != part.data() + part.size()) fail();
-    return value;
-  };
-  std::vector<uint64_t> seeds;
-  std::string_view rest = text;
-  while (true) {
-    const size_t comma = rest.find(',');
-    const std::string_view item = rest.substr(0, comma);
-    const size_t dash = item.find('-');
-    const uint64_t first = parse(item.substr(0, dash));
-    const uint64_t last = dash == std::string_view::npos ? first : parse(item.substr(dash + 1));
-    if (last < first || last - first > 999) fail();
-    for (uint64_t seed = first; seed <= last; ++seed) seeds.push_back(seed);
-    if (comma == std::string_view::npos) return seeds;
-    rest.remove_prefix(comma + 1);
-  }
-}
 
 void prepare(const CLI::App& command, const NamedProblem& problem, Options& o) {
   CompareOptions& c = o.compare;
@@ -198,16 +172,12 @@ void print_text(const Options& o, const NamedProblem& problem, const Comparison&
   if (c.solve.seconds > 0) budget.push_back(fmt::format("{} s", c.solve.seconds));
   if (c.solve.oracle_calls > 0) budget.push_back(fmt::format("{} oracle calls", c.solve.oracle_calls));
   if (budget.empty()) budget.push_back(fmt::format("{} iterations", c.solve.iterations));
-  fmt::print("{}, {} seeds, {} a run{}\n", problem.name, c.seeds.size(), fmt::join(budget, " or "),
-             c.search.on ? ", as much again for the search of its rates" : "");
-  fmt::print("yardstick of every row: {}\n", yardstick_text(c, comparison.yardstick));
-  if (!comparison.why.empty()) {
-    fmt::print("not {}: {}\n", name_of(Yardstick::value_function), comparison.why);
-  }
-  fmt::print("\n{:<22}{:>5}{:>11}{:>11}{:>12}{:>12}{:>22}{:>22}\n", "algorithm", "T", "inner rate",
-             "outer rate", "iterations", "calls", name_of(comparison.yardstick),
-             by_value ? "|its gradient|" : "");
-  for (const ComparedAlgorithm& a : comparison.algorithms) {
+  fmt::print("{}, seeds {}, {} a run{}; loss is {}\n\n", problem.name, seeds_text(c.seeds),
+             fmt::join(budget, " or "), c.search.on ? ", as much again for the search of its rates" : "",
+             c.measure_value ? "f(x, w*(x))" : "f(x, w)");
+  fmt::print("{:<22}{:>5}{:>11}{:>11}{:>12}{:>12}{:>22}{:>22}\n", "algorithm", "T", "inner rate",
+             "outer rate", "iterations", "calls", "loss", c.measure_value ? "|gradient|" : "");
+  for (const ComparedAlgorithm& a : results) {
     std::vector<double> iterations, calls;
     bool failed = false;
     for (const ComparedRun& run : a.runs) {
@@ -264,7 +234,9 @@ void add_options(CLI::App& command, Options& o) {
                   "which, separated by commas; `bilevel list` shows them")
       ->delimiter(',')
       ->required();
-  command.add_option("--seeds", o.seeds, "of starting points and batches: 0-2 or 0,3,7")
+  command
+      .add_option("--seeds", o.seeds,
+                  "a list, of starting points and batches: 0-2 (three seeds), 0,3,7 or 2-2 (one seed)")
       ->capture_default_str();
   add_algorithm_options(command, o.algorithm, false);
   o.algorithm.solve.records = 20;

@@ -106,6 +106,9 @@ void add_options(CLI::App& command, Options& o) {
   o.algorithm.settings = o.interact.settings;
   o.algorithm.solve = o.interact.solve;
   add_algorithm_options(command, o.algorithm);
+  command.get_option("--truncate")
+      ->description("K: the steps that krmd keeps; all T by default")
+      ->default_str("");
   add_run_options(command, o.run);
   add_common_options(command, o.common);
 }

@@ -15,6 +15,7 @@
 
 #include "bilevel/data/write_file.h"
 #include "cli/commands.h"
+#include "cli/seed_list.h"
 
 namespace bilevel::cli {
 namespace {
@@ -143,15 +144,13 @@ int list_items(bool json) {
 }
 
 void check_options(const Item& item, const ReproduceOptions& o) {
-  if (!item.searches && (!o.benchmark.empty() || o.epochs != 0 || o.seeds != 0)) {
+  if (!item.searches && (!o.benchmark.empty() || o.epochs != 0 || !o.seeds.empty())) {
     throw std::invalid_argument(fmt::format(
         "--benchmark, --epochs and --seeds are of the items that search; {} does not", item.name));
   }
-  for (const auto& [option, value] : {std::pair{"--epochs", o.epochs}, std::pair{"--seeds", o.seeds}}) {
-    if (value < 0) {
-      throw std::invalid_argument(
-          fmt::format("{} {}: must be at least 1, or 0 for the scale's own", option, value));
-    }
+  if (o.epochs < 0) {
+    throw std::invalid_argument(
+        fmt::format("--epochs {}: must be at least 1, or 0 for the scale's own", o.epochs));
   }
 }
 
@@ -196,6 +195,7 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("reproduce", "The papers' tables and figures again, ours beside theirs");
   const auto options = std::make_shared<ReproduceOptions>();
   const auto item = std::make_shared<std::string>();
+  const auto seeds = std::make_shared<std::string>();
   std::string footer = "Items:\n";
   for (const Item& each : items()) footer += fmt::format("  {:<20}{}\n", each.name, each.summary);
   command->footer(footer + "Example:\n  bilevel reproduce krmd:toy --scale quick");
@@ -213,16 +213,20 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
       "idarts: the table of trained cells (`bilevel query`), where --data-dir does not hold it");
   command->add_option("--epochs", options->epochs, "idarts: of every search; 0 = as the scale has them")
       ->capture_default_str();
-  command
-      ->add_option("--seeds", options->seeds, "idarts: searches of every setting; 0 = as the scale has them")
-      ->capture_default_str();
+  command->add_option(
+      "--seeds", *seeds,
+      "idarts: a list, one search of every setting each: 0-2 (three seeds), 0,3,7 or 2-2 (one seed); as "
+      "many as the scale has by default, from --seed on");
   command->add_option("--seed", options->seed, "of splits, noise, starts and batches")->capture_default_str();
   command->add_option("--out", options->out,
                       "folder for the result as summary.json, and idarts's curves as ITEM.csv; "
                       "runs/reproduce-DATE-SEED by default");
   options->common.dtype = "float";  // of the items on data; the small ones are in double in any case
   add_common_options(*command, options->common);
-  command->callback([command, item, options, &exit_code] { exit_code = run(*command, *item, *options); });
+  command->callback([command, item, seeds, options, &exit_code] {
+    if (!seeds->empty()) options->seeds = parse_seeds(*seeds);
+    exit_code = run(*command, *item, *options);
+  });
 }
 
 }  // namespace bilevel::cli

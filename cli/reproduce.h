@@ -20,7 +20,7 @@ struct ReproduceOptions {
   std::string data_dir;         // where data are; what that means is the item's affair
   std::string benchmark;        // the table of trained cells, for the items that search; empty = looked for
   int64_t epochs = 0;           // of every search; 0 = as the scale has them
-  int64_t seeds = 0;            // searches of every setting; 0 = as the scale has them
+  std::vector<uint64_t> seeds;  // searches of every setting; empty = as many as the scale has, from `seed` on
   uint64_t seed = 0;
   CommonOptions common;
   at::TensorOptions tensors;  // of --dtype and --device, for the items on data

@@ -152,7 +152,7 @@ Json quoted_row(const Published& row) {
 
 Json reproduce_idarts_table2(const ReproduceOptions& options) {
   ReproduceOptions searched = options;
-  if (searched.seeds == 0 && !options.full()) searched.seeds = 1;
+  if (searched.seeds.empty() && !options.full()) searched.seeds = {options.seed};
   SearchGround ground = search_ground("darts", searched);
   const std::vector<SearchRuns> all = {
       run_searches(ground, search_setting("iDARTS T=4 K=2", ground, "idarts", searched), searched)};
@@ -198,11 +198,11 @@ Json reproduce_idarts_table2(const ReproduceOptions& options) {
                                        [](const nas::SearchSummary& a, const nas::SearchSummary& b) {
                                          return a.history.back().valid_loss < b.history.back().valid_loss;
                                        });
-    const auto seed = all[0].seeds[static_cast<size_t>(best - all[0].runs.begin())];
+    const auto position = static_cast<size_t>(best - all[0].runs.begin());
+    const auto seed = all[0].seeds[position];
     const Trained trained = train(ground, best->genotype, options);
     if (options.full())
-      rows[std::size(published) + 1 + (seed - options.seed)]["C10 error"] =
-          fmt::format("{:.2f}", trained.error);
+      rows[std::size(published) + 1 + position]["C10 error"] = fmt::format("{:.2f}", trained.error);
     tables.push_back(
         table("Trained from scratch", Json::array({{{"cell", fmt::format("iDARTS, seed {}", seed)},
                                                     {"channels", trained.channels},

@@ -18,6 +18,7 @@
 #include "bilevel/nas/search_images.h"
 #include "bilevel/nas/synthetic_images.h"
 #include "cli/benchmark_path.h"
+#include "cli/seed_list.h"
 
 namespace bilevel::cli {
 namespace {
@@ -30,7 +31,7 @@ constexpr int64_t quick_images = 512;  // of each half
 constexpr int64_t quick_channels = 4;
 constexpr int64_t quick_batch = 32;
 constexpr int64_t quick_epochs = 3;
-constexpr int64_t quick_seeds = 2, full_seeds = 3;
+constexpr uint64_t quick_seeds = 2, full_seeds = 3;
 
 // A step in the cells of 1Shot1 and DARTS costs many times one in NAS-Bench-201's.
 struct QuickSizes {
@@ -181,7 +182,9 @@ SearchGround search_ground(const std::string& space, const ReproduceOptions& opt
   ground.problem = std::make_unique<nas::SupernetProblem>(
       nas::make_supernet_problem(ground.space, supernet, named.images, options.tensors));
   find_table(ground, options);
-  ground.seeds = options.seeds > 0 ? options.seeds : options.full() ? full_seeds : quick_seeds;
+  ground.seeds = options.seeds;
+  const uint64_t count = options.full() ? full_seeds : quick_seeds;
+  for (uint64_t i = 0; options.seeds.empty() && i < count; ++i) ground.seeds.push_back(options.seed + i);
   return ground;
 }
 
@@ -255,9 +258,9 @@ double SearchRuns::mean_regret(const std::string& column, int64_t last_epoch) co
 SearchRuns run_searches(SearchGround& ground, const SearchSetting& setting, const ReproduceOptions& options) {
   SearchRuns all{setting, {}, {}, {}};
   const nas::Benchmark* benchmark = ground.benchmark ? &*ground.benchmark : nullptr;
-  for (int64_t i = 0; i < ground.seeds; ++i) {
+  for (const uint64_t seed : ground.seeds) {
     nas::SearchOptions search_options = setting.options;
-    search_options.seed = options.seed + static_cast<uint64_t>(i);
+    search_options.seed = seed;
     const std::string what = fmt::format("{}, seed {}", setting.label, search_options.seed);
     nas::Search search(*ground.problem, search_options, benchmark);
     nas::SearchCallbacks callbacks;
@@ -352,12 +355,11 @@ Json search_notes(const SearchGround& ground, const std::vector<SearchRuns>& all
   const nas::SearchOptions& first = all.front().setting.options;
   notes.push_back(
       fmt::format("{}; supernet of {} channels, {} cells{}, {} weights; batches of {}, {} steps of alpha an "
-                  "epoch, seeds {} "
-                  "to {}; ± is the standard deviation over the seeds.",
+                  "epoch, seeds {}; ± is the standard deviation over the seeds.",
                   ground.images, net.channels, net.cells,
                   ground.space.kind == nas::SpaceKind::nasbench201 ? " a stage" : "",
                   ground.problem->supernet().plan().parameters(), first.batch, first.alpha_steps,
-                  all.front().seeds.front(), all.front().seeds.back()));
+                  seeds_text(all.front().seeds)));
   std::string lengths;
   for (const SearchRuns& runs : all) {
     const std::string length = fmt::format("{} {}", runs.setting.options.method, runs.setting.options.epochs);

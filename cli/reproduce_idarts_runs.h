@@ -24,7 +24,7 @@ struct SearchGround {
   std::optional<nas::Benchmark> benchmark;
   std::string images;        // which, and how many
   std::string no_benchmark;  // why there is no table; empty where there is one, or where none exists
-  int64_t seeds = 0;
+  std::vector<uint64_t> seeds;
 };
 // quick: a tiny supernet on a few images of CIFAR-10, else of Fashion-MNIST, else made-up ones. full: the
 // published supernet on CIFAR-10, with NAS-Bench-201's split where its file is found; throws

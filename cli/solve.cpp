@@ -14,6 +14,7 @@
 #include "bilevel/check/diagnose.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/data/sha256.h"
+#include "bilevel/hypergradients/bound.h"
 #include "cli/algorithm_options.h"
 #include "cli/auto_method.h"
 #include "cli/commands.h"
@@ -43,18 +44,29 @@ void print_text(const Options& o, const NamedProblem& problem, const SolveSummar
   fmt::print("{:>10}{:>10}{:>10}{:>14}{:>14}", "iteration", "seconds", "calls", "outer loss", "|direction|");
   const bool bounded = std::any_of(s.records.begin(), s.records.end(),
                                    [](const SolveRecord& r) { return r.bound.kind != BoundKind::none; });
-  if (bounded) fmt::print("{:>12}{:>11}", "error <=", "");
+  if (bounded) fmt::print("{:>12}{:>20}", "error <=", "");
   for (const auto& [name, value] : s.records.front().metrics) fmt::print("{:>{}}", name, name.size() + 3);
   fmt::print("\n");
+  bool some_vacuous = false;
   for (const SolveRecord& r : s.records) {
     fmt::print("{:>10}{:>10.3f}{:>10}{:>14.6g}{:>14}", r.iteration, r.seconds, oracle_calls(r.counts),
                r.outer_loss, r.direction_norm < 0 ? "-" : fmt::format("{:.4g}", r.direction_norm));
     if (bounded) {
-      fmt::print("{:>12}{:>11}", std::isfinite(r.bound.value) ? fmt::format("{:.3g}", r.bound.value) : "-",
-                 r.bound.kind == BoundKind::none ? "" : name_of(r.bound.kind));
+      const bool vacuous = r.direction_norm >= 0 && is_vacuous(r.bound, r.direction_norm);
+      some_vacuous = some_vacuous || vacuous;
+      fmt::print("{:>12}{:>20}", std::isfinite(r.bound.value) ? fmt::format("{:.3g}", r.bound.value) : "-",
+                 r.bound.kind == BoundKind::none
+                     ? ""
+                     : fmt::format("{}{}", name_of(r.bound.kind), vacuous ? ", vacuous" : ""));
     }
     for (const auto& [name, value] : r.metrics) fmt::print("{:>{}.4g}", value, name.size() + 3);
     fmt::print("\n");
+  }
+  if (some_vacuous) {
+    fmt::print(
+        "vacuous: the bound is longer than the hypergradient itself and says nothing, not even its sign; "
+        "solve the "
+        "inner problem further (--inner-steps) or regularise it more\n");
   }
   fmt::print(
       "\nstopped: {} after {} iterations, {:.3f} s; {} inner and {} outer gradients, {} Hessian and {} cross "

@@ -45,7 +45,7 @@ BoundInputs bound_inputs(Oracle& oracle, const Tensor& x, const Trajectory& traj
   return inputs;
 }
 
-double error_bound(const std::string& method, int64_t terms, const BoundInputs& in) {
+double theory_of_terms(const std::string& method, int64_t terms, const BoundInputs& in) {
   constexpr double none = std::numeric_limits<double>::quiet_NaN();
   if (in.mu <= 0) return none;
   const double k = static_cast<double>(terms);

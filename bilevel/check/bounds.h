@@ -1,6 +1,9 @@
 #pragma once
-// The theory's bounds beside a sweep over K: iDARTS's Theorem 1 for neumann, K-RMD's Proposition 3.1 for
-// truncated, the Chebyshev bound for conjugate gradients.
+// What the theory says K terms leave, beside a sweep over K: iDARTS's Theorem 1 for neumann, K-RMD's
+// Proposition 3.1 for truncated, Chebyshev's polynomials for conjugate gradients. Not to be called a bound on
+// a hypergradient's error: it is about the K terms alone, in exact arithmetic, and its constants are measured
+// where the inner loop ended. hypergradients/bound.h has the bound that also knows of the unsolved inner
+// problem and of rounding.
 
 #include <cstdint>
 #include <string>
@@ -25,9 +28,9 @@ struct BoundInputs {
 BoundInputs bound_inputs(Oracle& oracle, const Tensor& x, const Trajectory& trajectory,
                          const Spectrum& spectrum, const CurvatureOptions& curvature, double series_rate);
 
-// Absolute; against the implicit reference for implicit methods, the unrolled one for truncated. NaN where
-// there is none: mu <= 0, a rate above 1/L, truncated under another curvature than the Hessian, or a method
-// without a bound.
-double error_bound(const std::string& method, int64_t terms, const BoundInputs& inputs);
+// Absolute: the distance of an implicit method from the exact inverse of the same curvature at the final
+// iterate, of truncated from the unrolled reference. NaN where there is none: mu <= 0, a rate above 1/L,
+// truncated under another curvature than the Hessian, or a method without a theory.
+double theory_of_terms(const std::string& method, int64_t terms, const BoundInputs& inputs);
 
 }  // namespace bilevel

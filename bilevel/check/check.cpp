@@ -13,6 +13,7 @@
 #include "bilevel/check/bounds.h"
 #include "bilevel/check/verdict.h"
 #include "bilevel/core/errors.h"
+#include "bilevel/hypergradients/bound.h"
 
 namespace bilevel {
 namespace {
@@ -112,10 +113,15 @@ class Checker {
   }
 
   InnerAndHypergradient run_estimator(const HypergradientEstimator& estimator) {
-    // Without positive curvature there is no bound, and finding that out again for every method takes long.
-    const bool with_bound =
-        !options_.reference_at_iterate && std::isfinite(report_.spectrum.condition_number());
-    return hypergradient_at(oracle_, x_, start_, options_.inner, estimator, with_bound);
+    return hypergradient_at(oracle_, x_, start_, options_.inner, estimator, with_bound());
+  }
+
+  // A bound is on the distance from the exact hypergradient, so that it belongs beside no other reference.
+  // Without positive curvature there is none, and finding that out again for every method takes long.
+  bool with_bound() const {
+    const CurvatureOptions& curvature = options_.settings.curvature;
+    return !options_.reference_at_iterate && curvature.kind == "hessian" && curvature.damping == 0 &&
+           std::isfinite(report_.spectrum.condition_number());
   }
 
   void run_inner_loop() {
@@ -211,8 +217,9 @@ class Checker {
                   .error_unrolled = none,
                   .cosine_implicit = none,
                   .cosine_unrolled = none,
-                  .bound = none,
                   .error_bound = none,
+                  .own_error = none,
+                  .theory = none,
                   .why = {}};
     const Tensor& value = row.hypergradient.value;
     row.error_implicit = relative_error(value, report_.implicit.value);
@@ -221,6 +228,7 @@ class Checker {
       const double scale = report_.implicit.value.norm().item<double>();
       row.error_bound = row.hypergradient.bound.value / (scale > 0 ? scale : 1);
     }
+    if (value.defined()) row.vacuous = is_vacuous(row.hypergradient.bound, value.norm().item<double>());
     row.cosine_implicit = cosine(value, report_.implicit.value);
     row.cosine_unrolled = cosine(value, report_.unrolled.value);
     return row;
@@ -266,24 +274,41 @@ class Checker {
     Trajectory trajectory = run_inner(oracle_, x_, start_, run);
     const BoundInputs inputs = bound_inputs(oracle_, x_, trajectory, report_.spectrum,
                                             options_.settings.curvature, options_.settings.series_rate);
+    const Tensor at_iterate = inverse_at_iterate();
+    KnownConstants known;
     for (const std::string& name : options_.methods) {
       if (!has_terms(name)) continue;
       say(fmt::format("sweep of {}", name));
-      const Tensor& reference =
-          find_estimator(name).implicit ? report_.implicit.value : report_.unrolled.value;
+      const bool implicit = find_estimator(name).implicit;
+      const Tensor& reference = implicit ? at_iterate : report_.unrolled.value;
       for (int64_t k = from; k <= to; ++k) {
         EstimatorSettings settings = options_.settings;
         settings.terms = k;
         settings.truncate = k;
         const auto estimator = make_estimator(name, settings);
-        MethodRow row = compare(name, estimator->estimate(oracle_, {.x = x_, .inner = trajectory}));
+        // An unrolled method gathers what its bound needs on the way; of the others the constants are found
+        // once.
+        HypergradientRequest request{.x = x_, .inner = trajectory, .with_bound = with_bound() && !implicit};
+        Hypergradient found = estimator->estimate(oracle_, request);
+        if (with_bound() && implicit) bound_error(oracle_, request, found, &known);
+        MethodRow row = compare(name, std::move(found));
         row.terms = k;
-        if (reference.defined() && options_.inner.optimizer == "gd") {
-          row.bound = error_bound(name, k, inputs) / reference.norm().item<double>();
+        if (reference.defined()) {
+          const double scale = reference.norm().item<double>();
+          row.own_error = relative_error(row.hypergradient.value, reference);
+          const bool applies = implicit || options_.inner.optimizer == "gd";
+          if (applies) row.theory = theory_of_terms(name, k, inputs) / (scale > 0 ? scale : 1);
         }
         report_.sweep.push_back(std::move(row));
       }
     }
+  }
+
+  // What the linear solves of the sweep approach: the formula where the inner loop ended, solved or not.
+  Tensor inverse_at_iterate() {
+    if (report_.implicit.at_iterate) return report_.implicit.value;
+    say("the exact inverse at the final iterate");
+    return implicit_reference_at(oracle_, x_, final_.final.w, options_.settings.curvature).value;
   }
 
   const NamedProblem& named_;

@@ -37,11 +37,16 @@ struct MethodRow {
   std::optional<int64_t> terms;  // K, for the methods that have one
   Hypergradient hypergradient;   // value undefined where it was not run
   double error_implicit, error_unrolled, cosine_implicit, cosine_unrolled;
-  double bound;  // sweep only: the theory's bound on the error against the method's own reference
-  // Of the methods: hypergradient.bound over the reference's norm, beside error_implicit.
+  // hypergradient.bound over the implicit reference's norm: what error_implicit cannot exceed where it is
+  // rigorous.
   double error_bound;
-  bool trusted = false;
-  std::string why;  // of the verdict
+  bool vacuous = false;  // that bound is as long as the estimate itself
+  // Sweep only, what K alone leaves: the relative distance from the exact inverse of the same curvature at
+  // the final iterate, of truncated from the unrolled reference; and what the theory says of it
+  // (check/bounds.h).
+  double own_error, theory;
+  bool trusted = false;  // right for what the method is an estimate of
+  std::string why;       // of the verdict
 };
 
 struct CheckReport {

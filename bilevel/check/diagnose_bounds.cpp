@@ -76,7 +76,7 @@ void Diagnoser::predict(const EstimatorRow& row, MethodDiagnosis& d) {
 void Diagnoser::predict_terms(const EstimatorRow& row, MethodDiagnosis& d) {
   if (!bound_inputs_ && (report_.solution || invertible_)) find_bound_inputs();
   if (!bound_inputs_ || !(scale_ > 0)) return;
-  const auto relative = [&](int64_t k) { return error_bound(row.name, k, *bound_inputs_) / scale_; };
+  const auto relative = [&](int64_t k) { return theory_of_terms(row.name, k, *bound_inputs_) / scale_; };
   d.asked_error = relative(*d.asked_terms);
   d.asked_basis = Basis::bound;
   const double first = relative(1);

@@ -93,6 +93,13 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
     return fmt::format("linear system unsolved: relative residual {:.2g} after {} steps; take more --terms",
                        row.hypergradient.relative_residual, row.hypergradient.iterations);
   }
+  if (status == Status::converged && !r.implicit.at_iterate) {  // `exact` is not there to show how far
+    return fmt::format(
+        "its linear system is solved, but not the inner problem: |grad_w g| = {:.2g} after {} steps; take "
+        "more "
+        "--inner-steps",
+        r.inner_gradient_norm, r.inner.steps);
+  }
   return fmt::format("ended with status {}", name_of(status));
 }
 
@@ -139,28 +146,64 @@ void judge_row(MethodRow& row, const CheckReport& r, double exact_error) {
   }
 }
 
-std::vector<std::string> trusted_names(const CheckReport& r) {
-  std::vector<std::string> names;
+// The trusted rows that are right for the implicit reference, or else those that are right for the steps
+// alone.
+std::vector<const MethodRow*> trusted_rows(const CheckReport& r, bool implicit) {
+  std::vector<const MethodRow*> rows;
   for (const MethodRow& row : r.methods) {
-    if (row.trusted) names.push_back(row.name);
+    if (row.trusted && is_off(row.error_implicit, r.trust_below) != implicit) rows.push_back(&row);
   }
-  return names;
+  return rows;
 }
 
-std::string cheapest(const CheckReport& r) {
+std::string names_of(const std::vector<const MethodRow*>& rows) {
+  std::vector<std::string> names;
+  for (const MethodRow* row : rows) names.push_back(row->name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string cheapest(const std::vector<const MethodRow*>& rows) {
   const MethodRow* best = nullptr;
   const auto products = [](const MethodRow& row) {
     const OracleCounts& c = row.hypergradient.counts;
     return c.hessian + c.cross + c.inner_gradient + c.outer_gradient;
   };
-  for (const MethodRow& row : r.methods) {
+  for (const MethodRow* row : rows) {
     // The exact one factorises a dense matrix besides: its products are not what it costs.
-    if (row.trusted && row.name != "exact" && (best == nullptr || products(row) < products(*best)))
-      best = &row;
+    if (row->name != "exact" && (best == nullptr || products(*row) < products(*best))) best = row;
   }
   if (best == nullptr) return "Only the exact inverse is right here.";
   return fmt::format("The cheapest of them is {}: {} Hessian and {} cross products.", best->name,
                      best->hypergradient.counts.hessian, best->hypergradient.counts.cross);
+}
+
+std::string at_reference(const CheckReport& r) {
+  return r.implicit.at_iterate ? "implicit formula at the final iterate" : "solved inner problem";
+}
+
+// For what it is that a method can be trusted: the two answers may be far apart.
+void add_trusted(CheckReport& r) {
+  const auto right = trusted_rows(r, true), for_steps = trusted_rows(r, false);
+  if (right.empty() && for_steps.empty()) {
+    r.verdict.push_back(fmt::format("No method reaches a relative error of {:g} here.", r.trust_below));
+    return;
+  }
+  if (!right.empty()) {
+    r.verdict.push_back(fmt::format("Trustworthy here for the {} (relative error up to {:g}): {}.",
+                                    at_reference(r), r.trust_below, names_of(right)));
+    r.verdict.push_back(cheapest(right));
+  }
+  if (for_steps.empty()) return;
+  double farthest = 0;
+  for (const MethodRow* row : for_steps) farthest = std::max(farthest, row->error_implicit);
+  const std::string off =
+      r.implicit.value.defined()
+          ? fmt::format("; off by {:.2g} from the answer for the {}", farthest, at_reference(r))
+          : "";
+  r.verdict.push_back(fmt::format(
+      "Trustworthy here {}for the T = {} steps taken (relative error up to {:g}{}): {}.",
+      r.implicit.value.defined() ? "only " : "", r.inner.steps, r.trust_below, off, names_of(for_steps)));
+  if (right.empty()) r.verdict.push_back(cheapest(for_steps));
 }
 
 // One sentence for each reason, with the methods that share it.
@@ -179,20 +222,22 @@ void add_reasons(CheckReport& r) {
 
 }  // namespace
 
+std::vector<std::string> trusted_for(const MethodRow& row, const CheckReport& report) {
+  std::vector<std::string> what;
+  if (!row.trusted) return what;
+  if (!is_off(row.error_implicit, report.trust_below)) {
+    what.emplace_back(report.implicit.at_iterate ? "iterate" : "solution");
+  }
+  if (!is_off(row.error_unrolled, report.trust_below)) what.emplace_back("steps");
+  return what;
+}
+
 void judge(CheckReport& report) {
   const double exact_error = error_of(report, "exact");
   for (MethodRow& row : report.methods) judge_row(row, report, exact_error);
   for (MethodRow& row : report.sweep) judge_row(row, report, exact_error);
 
-  const auto right = trusted_names(report);
-  if (right.empty()) {
-    report.verdict.push_back(
-        fmt::format("No method reaches a relative error of {:g} here.", report.trust_below));
-  } else {
-    report.verdict.push_back(fmt::format("Trustworthy here (relative error up to {:g}): {}.",
-                                         report.trust_below, fmt::join(right, ", ")));
-    report.verdict.push_back(cheapest(report));
-  }
+  add_trusted(report);
   add_reasons(report);
   if (report.implicit.at_iterate && report.implicit.value.defined()) {
     report.verdict.push_back(fmt::format(

@@ -89,10 +89,18 @@ bool WithWeightDecay::inner_loss_uses_outer() const { return base_.inner_loss_us
 std::optional<LossConstants> WithWeightDecay::loss_constants(const Tensor& x) const {
   std::optional<LossConstants> constants = base_.loss_constants(x);
   if (constants) {
-    constants->strong_convexity += decay_;
-    constants->smoothness += decay_;
+    constants->strong_convexity = (constants->strong_convexity + decay_) * (1 - 1e-15);
+    constants->smoothness = (constants->smoothness + decay_) * (1 + 1e-15);
   }
   return constants;
+}
+std::optional<EvaluationErrors> WithWeightDecay::evaluation_errors(const Tensor& w, const Tensor& x) const {
+  std::optional<EvaluationErrors> errors = evaluation_errors_of(base_, w, x);
+  if (errors) {  // decay, its product with w or v, and the sum are rounded once each
+    errors->gradient += accumulated(4, machine_epsilon(w)) * decay_ * norm_above(w);
+    errors->hessian += accumulated(4, machine_epsilon(w)) * decay_;
+  }
+  return errors;
 }
 void WithWeightDecay::project_outer_(Tensor& x) const { base_.project_outer_(x); }
 std::map<std::string, double> WithWeightDecay::metrics(const Tensor& w, const Tensor& x) const {

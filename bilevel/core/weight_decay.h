@@ -7,10 +7,11 @@
 #include <optional>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/core/rounding.h"
 
 namespace bilevel {
 
-class WithWeightDecay : public Problem {
+class WithWeightDecay : public Problem, public BoundedEvaluation {
  public:
   // `base` must outlive this object. Throws std::invalid_argument unless decay >= 0 and finite.
   WithWeightDecay(const Problem& base, double decay);
@@ -33,6 +34,7 @@ class WithWeightDecay : public Problem {
   const Layout* inner_layout() const override;
   bool inner_loss_uses_outer() const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
+  std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
   void project_outer_(Tensor& x) const override;
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;
 

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/core/enclosure.h"
+#include "bilevel/core/rounding.h"
 #include "bilevel/core/spectrum.h"
 
 namespace bilevel {
@@ -23,17 +25,14 @@ constexpr int64_t forward_products = 50;
 
 double length(const Tensor& t) { return t.norm().item<double>(); }
 
-double epsilon_of(const Tensor& t) {
-  return t.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
-                                        : static_cast<double>(std::numeric_limits<float>::epsilon());
-}
-
-// All that is measured at the final iterate, on the full sets.
+// All that is measured at the final iterate, on the full sets; lengths are rounded up.
 struct Measured {
   double p = 0;         // |df/dw|
   double gradient = 0;  // |grad_w g|
   double residual = 0;  // |p - H v|
   double mismatch = 0;  // |e|
+  double direct = 0;    // |df/dx|
+  double v = 0;         // |v|
 };
 
 class Bounder {
@@ -58,25 +57,29 @@ class Bounder {
     find_vector();
   }
 
-  void run() {
+  void run(KnownConstants& known) {
     const Measured at_w = measure();
-    std::optional<LossConstants> constants = oracle_.problem().loss_constants(x_);
-    BoundKind kind = BoundKind::rigorous;
+    if (!known.found) {
+      known.constants = oracle_.problem().loss_constants(x_);
+      if (known.constants) known.errors = evaluation_errors_of(oracle_.problem(), w_, x_);
+      known.found = true;
+    }
+    std::optional<LossConstants> constants = known.constants;
+    const std::optional<EvaluationErrors>& errors = known.errors;
+    // Constants alone are not enough: what rounding adds would be a guess.
+    BoundKind kind = errors ? BoundKind::rigorous : BoundKind::estimated;
     if (!constants) {
-      kind = BoundKind::estimated;
       constants = estimated_constants(at_w);
       if (!constants) return;
     } else if (!std::isfinite(constants->cross_norm)) {
-      const auto [value, exact] = cross_norm();
-      constants->cross_norm = value;
-      if (!exact) kind = BoundKind::estimated;
+      constants->cross_norm = cross_norm_at_w(errors, kind);
     }
     if (!through_x_) constants->cross_norm = 0;
     if (!(constants->strong_convexity > 0)) {
       result_.no_bound = "the inner loss is not strongly convex: regularise it";
       return;
     }
-    result_.bound = {kind, bound(at_w, *constants)};
+    result_.bound = {kind, bound(at_w, *constants, errors ? *errors : guessed_errors(at_w, *constants))};
     if (!std::isfinite(result_.bound.value)) {
       result_.bound = {};
       result_.no_bound = "a number it is made of is not finite";
@@ -101,28 +104,54 @@ class Bounder {
     } else {
       product_ = linear_->hessian(v_);
     }
-    return {.p = length(p_),
-            .gradient = result_.inner_gradient_norm,
-            .residual = length(p_ - product_),
-            .mismatch = length(result_.value - formula)};
+    // Differences in double precision are rounded once, relative to themselves or to what they are made of.
+    const double one = std::numeric_limits<double>::epsilon(), own = machine_epsilon(w_);
+    const double cross = through_x_ ? norm_above(cross_) : 0, product = norm_above(product_);
+    const double p = norm_above(p_), direct = norm_above(direct_);
+    // The norm in the inner loop's own precision, and the last rounding of each result (core/rounding.h).
+    const double gradient_up = 1 + accumulated(w_.numel() + 4, own);
+    return {.p = p * (1 + own),
+            .gradient = result_.inner_gradient_norm * gradient_up,
+            .residual = norm_above(in_double(p_) - in_double(product_)) + own * (p + product),
+            .mismatch = norm_above(in_double(result_.value) - in_double(formula)) +
+                        (2 * own + 4 * one) * (direct + cross),
+            .direct = direct,
+            .v = norm_above(v_)};
+  }
+  static Tensor in_double(const Tensor& t) { return t.to(at::kDouble); }
+
+  // Where the problem does not say how well it computes: a size to expect.
+  EvaluationErrors guessed_errors(const Measured& m, const LossConstants& c) const {
+    const double rounding = 32 * machine_epsilon(w_);
+    return {.gradient = rounding * c.smoothness * length(w_),
+            .outer_w = rounding * m.p,
+            .outer_x = rounding * m.direct,
+            .hessian = rounding * c.smoothness,
+            .cross = rounding * c.cross_norm};
   }
 
-  double bound(const Measured& m, const LossConstants& c) const {
-    // What the measured numbers may lack by rounding: an error that is none but rounding stays below this.
-    const double rounding = 32 * epsilon_of(w_);
+  double bound(const Measured& m, const LossConstants& c, const EvaluationErrors& errors) const {
     const double mu = c.strong_convexity;
-    const double v = length(v_);
-    const double gradient = m.gradient + rounding * c.smoothness * length(w_);
-    const double residual = m.residual + rounding * (m.p + c.smoothness * v);
-    const double delta = gradient / mu;
-    const double p = m.p + c.outer_w * delta;
+    const double delta = (m.gradient + errors.gradient) / mu;
+    const double residual = m.residual + errors.outer_w + errors.hessian * m.v;
+    const double mismatch = m.mismatch + errors.outer_x + (through_x_ ? errors.cross * m.v : 0);
+    const double p = m.p + errors.outer_w + c.outer_w * delta;
     const double from_inner = c.outer_x + c.cross_norm * c.outer_w / mu + c.cross * p / mu +
                               c.cross_norm * c.hessian * p / (mu * mu);
-    return m.mismatch + from_inner * delta + c.cross_norm * residual / mu +
-           rounding * (length(direct_) + c.cross_norm * v);
+    constexpr double up = 1 + 1e-14;  // for the roundings of these lines
+    return (mismatch + from_inner * delta + c.cross_norm * residual / mu) * up;
   }
 
-  // |C| at w and whether that is exact: from all its columns or rows where they are few.
+  // Where C has no bound over all w: the problem's own closed form at w, or what is measured there.
+  double cross_norm_at_w(const std::optional<EvaluationErrors>& errors, BoundKind& kind) {
+    if (errors && std::isfinite(errors->cross_norm)) return errors->cross_norm;
+    const auto [value, exact] = cross_norm();
+    if (!exact) kind = BoundKind::estimated;
+    const auto columns = static_cast<double>(std::min(x_.numel(), w_.numel()));
+    return errors ? value + errors->cross * std::sqrt(columns) * (1 + 1e-14) : value;
+  }
+
+  // |C| at w and whether all of C was seen: from all its columns or rows where they are few.
   std::pair<double, bool> cross_norm() {
     if (!through_x_) return {0.0, true};
     const bool by_x = x_.numel() <= w_.numel();
@@ -133,9 +162,7 @@ class Bounder {
       for (int64_t i = 0; i < size; ++i) {
         columns.push_back(by_x ? linear_->cross_transposed(identity[i]) : linear_->cross(identity[i]));
       }
-      const Tensor c = at::stack(columns).to(at::kDouble);
-      const Tensor eigenvalues = at::linalg_eigvalsh(c.mm(c.t()));
-      return {std::sqrt(std::max(eigenvalues.max().item<double>(), 0.0)), true};
+      return {std::sqrt(squared_norm_above(at::stack(columns))) * (1 + 1e-15), true};
     }
     const MatrixProduct square = [&](const Tensor& u) {
       return by_x ? linear_->cross(linear_->cross_transposed(u))
@@ -162,7 +189,7 @@ class Bounder {
     c.smoothness = spectrum.largest;
     c.cross_norm = cross_norm().first;
     const double delta = m.gradient / spectrum.smallest;
-    const double resolved = std::sqrt(epsilon_of(w_)) * length(w_);  // nearer points differ by rounding
+    const double resolved = std::sqrt(machine_epsilon(w_)) * length(w_);  // nearer points differ by rounding
     const double distance = std::max(delta, resolved);
     if (!(m.gradient > 0) || !(distance > 0)) return c;  // solved: the constants have nothing to multiply
     const Tensor other = at::sub(w_, linear_->gradient(), distance / m.gradient);
@@ -189,12 +216,18 @@ class Bounder {
 
 }  // namespace
 
-void bound_error(Oracle& oracle, const HypergradientRequest& request, Hypergradient& result) {
+void bound_error(Oracle& oracle, const HypergradientRequest& request, Hypergradient& result,
+                 KnownConstants* known) {
   if (result.status == Status::not_finite) {
     result.no_bound = "the estimate is not finite";
     return;
   }
-  Bounder(oracle, request, result).run();
+  KnownConstants own;
+  Bounder(oracle, request, result).run(known == nullptr ? own : *known);
+}
+
+bool is_vacuous(const ErrorBound& bound, double estimate_norm) {
+  return bound.kind != BoundKind::none && bound.value >= estimate_norm;
 }
 
 }  // namespace bilevel

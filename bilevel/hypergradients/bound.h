@@ -16,16 +16,34 @@
 // vector, so one is found by a few steps of conjugate gradients, which cost little beside its own T m
 // products.
 //
-// mu, |C| and the Lipschitz constants are the problem's own (Problem::loss_constants): the bound is then
-// rigorous, |C| being measured at w where it has no bound over all w. Elsewhere they are estimated from the
-// spectrum at w and from a second point in the direction of the gradient at the distance delta: the bound is
-// called estimated, because a Lipschitz constant seen between two points is none.
+// The bound is rigorous where the problem states two things: mu, |C| and the Lipschitz constants
+// (Problem::loss_constants), |C| being taken at w where it has no bound over all w, and how far its computed
+// derivatives can be from exact ones by rounding (BoundedEvaluation, core/rounding.h), which enters the three
+// measured lengths. Elsewhere the constants are estimated from the spectrum at w and from a second point in
+// the direction of the gradient at the distance delta, and rounding is guessed: the bound is called
+// estimated. A Lipschitz constant seen between two points is none, and Lanczos's method can miss the smallest
+// eigenvalue.
 
+#include <optional>
+
+#include "bilevel/core/rounding.h"
 #include "bilevel/hypergradients/estimator.h"
 
 namespace bilevel {
 
-// Fills result.bound, or result.no_bound where there is none. Its gradients and products are counted.
-void bound_error(Oracle& oracle, const HypergradientRequest& request, Hypergradient& result);
+// What all bounds at one (w, x) share: found with the first and kept for the others.
+struct KnownConstants {
+  bool found = false;
+  std::optional<LossConstants> constants;
+  std::optional<EvaluationErrors> errors;
+};
+
+// Fills result.bound, or result.no_bound where there is none. Its gradients and products are counted. An
+// unrolled estimate must have been made with the request's `with_bound`.
+void bound_error(Oracle& oracle, const HypergradientRequest& request, Hypergradient& result,
+                 KnownConstants* known = nullptr);
+
+// A bound as long as the estimate itself holds for the zero vector too: it does not even tell the sign.
+bool is_vacuous(const ErrorBound& bound, double estimate_norm);
 
 }  // namespace bilevel

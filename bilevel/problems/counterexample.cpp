@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 namespace bilevel {
 
 Counterexample::Counterexample(const at::TensorOptions& tensors, double target)
@@ -23,6 +25,15 @@ Tensor Counterexample::initial_outer(uint64_t /*seed*/) const { return at::full(
 
 std::optional<LossConstants> Counterexample::loss_constants(const Tensor& /*x*/) const {
   return LossConstants{.strong_convexity = 1, .smoothness = 1, .cross_norm = 1, .outer_w = 1};
+}
+
+std::optional<EvaluationErrors> Counterexample::evaluation_errors(const Tensor& w, const Tensor& x) const {
+  const double epsilon = machine_epsilon(w);
+  EvaluationErrors errors;
+  errors.gradient = errors.outer_w = 4 * epsilon * (norm_above(w) + norm_above(x));
+  errors.outer_x = 4 * epsilon * (norm_above(x) + std::abs(target_));
+  errors.hessian = errors.cross = 4 * epsilon;
+  return errors;
 }
 
 }  // namespace bilevel

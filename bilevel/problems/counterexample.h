@@ -10,10 +10,11 @@
 #include <optional>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/core/rounding.h"
 
 namespace bilevel {
 
-class Counterexample : public Problem {
+class Counterexample : public Problem, public BoundedEvaluation {
  public:
   explicit Counterexample(const at::TensorOptions& tensors, double target = 1);
 
@@ -22,6 +23,7 @@ class Counterexample : public Problem {
   Tensor initial_inner(uint64_t seed) const override;
   Tensor initial_outer(uint64_t seed) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
+  std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
   double target() const { return target_; }
 
  private:

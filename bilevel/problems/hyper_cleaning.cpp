@@ -11,6 +11,7 @@
 #include "bilevel/problems/label_noise.h"
 #include "bilevel/problems/softmax_constants.h"
 #include "bilevel/problems/softmax_loss.h"
+#include "bilevel/problems/softmax_rounding.h"
 
 namespace bilevel {
 namespace {
@@ -95,6 +96,13 @@ double HyperCleaning::smoothness_bound() const {
 std::optional<LossConstants> HyperCleaning::loss_constants(const Tensor& x) const {
   return weighted_softmax_constants(dense_rows(data_.train.features), dense_rows(data_.valid.features), x,
                                     regularization_);
+}
+
+std::optional<EvaluationErrors> HyperCleaning::evaluation_errors(const Tensor& w, const Tensor& x) const {
+  const WeightLayout layout{
+      .classes = data_.classes, .features = data_.train.features.size(1), .by_feature = false};
+  return weighted_softmax_errors(dense_rows(data_.train.features), dense_rows(data_.valid.features), layout,
+                                 w, x, regularization_);
 }
 
 }  // namespace bilevel

@@ -11,11 +11,12 @@
 #include <optional>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/core/rounding.h"
 #include "bilevel/problems/cleaning_data.h"
 
 namespace bilevel {
 
-class HyperCleaning : public Problem {
+class HyperCleaning : public Problem, public BoundedEvaluation {
  public:
   // Throws std::invalid_argument unless the regularization is finite and at least 0.
   HyperCleaning(const CleaningData& data, double regularization, const at::TensorOptions& tensors);
@@ -28,6 +29,7 @@ class HyperCleaning : public Problem {
   int64_t outer_samples() const override { return data_.valid.size(); }
   std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
+  std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
   // Accuracies; and, where the bad labels are known, the F1 score of flagging x_i < -3 (K-RMD's threshold)
   // against both truths, replaced and wrong.
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;

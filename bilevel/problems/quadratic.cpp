@@ -3,10 +3,12 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/enclosure.h"
 #include "bilevel/core/random.h"
 #include "bilevel/problems/batch_rows.h"
 
@@ -144,13 +146,27 @@ std::unique_ptr<Linearization> Quadratic::linearize(const Tensor& w, const Tenso
 
 // H and C are constant and f is quadratic, so these are eigenvalues and a singular value.
 std::optional<LossConstants> Quadratic::loss_constants(const Tensor& /*x*/) const {
-  const Tensor h = at::linalg_eigvalsh(hessian_.to(at::kDouble));
-  const Tensor c = cross_.to(at::kDouble);
-  const Tensor o = outer_matrix_.to(at::kDouble);
-  return LossConstants{.strong_convexity = h.min().item<double>(),
-                       .smoothness = h.max().item<double>(),
-                       .cross_norm = std::sqrt(at::linalg_eigvalsh(c.mm(c.t())).max().item<double>()),
-                       .outer_w = 2 * at::linalg_eigvalsh(o.t().mm(o)).max().item<double>()};
+  return LossConstants{.strong_convexity = smallest_eigenvalue_below(hessian_),
+                       .smoothness = largest_eigenvalue_above(hessian_),
+                       .cross_norm = std::sqrt(squared_norm_above(cross_)) * (1 + 1e-15),
+                       .outer_w = 2 * squared_norm_above(outer_matrix_)};
+}
+
+// g is that of the matrices 2 A_w'A_w and 2 A_x'A_w as they are stored, each rounded once, and of the first
+// one's symmetric part.
+std::optional<EvaluationErrors> Quadratic::evaluation_errors(const Tensor& w, const Tensor& x) const {
+  const double epsilon = machine_epsilon(w);
+  const int64_t n = options_.dimension, m = options_.outer_dimension;
+  const double asymmetry = 0.5 * norm_above(hessian_ - hessian_.t());
+  EvaluationErrors errors;
+  errors.gradient = accumulated(std::max(n, m) + 3, epsilon) *
+                        norm_above(absolute_product(hessian_, w) + absolute_product(cross_.t(), x) +
+                                   linear_.to(at::kDouble).abs()) +
+                    asymmetry * norm_above(w);
+  errors.hessian = accumulated(n, epsilon) * norm_above(hessian_) + asymmetry;
+  errors.cross = accumulated(std::max(n, m), epsilon) * norm_above(cross_);
+  errors.outer_w = squares_gradient_error(outer_matrix_, outer_target_, w, 2);
+  return errors;
 }
 
 Tensor Quadratic::solution(const Tensor& x) const {

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/core/rounding.h"
 
 namespace bilevel {
 
@@ -26,7 +27,7 @@ struct QuadraticOptions {
   void validate() const;
 };
 
-class Quadratic : public Problem {
+class Quadratic : public Problem, public BoundedEvaluation {
  public:
   explicit Quadratic(const QuadraticOptions& options = {});
 
@@ -40,6 +41,7 @@ class Quadratic : public Problem {
                                            const Batch& batch) const override;
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
+  std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
 
   Tensor solution(const Tensor& x) const;       // w*(x)
   Tensor hypergradient(const Tensor& x) const;  // d f(w*(x)) / dx

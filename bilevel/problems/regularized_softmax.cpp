@@ -10,6 +10,7 @@
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/linear_scores.h"
 #include "bilevel/problems/softmax_constants.h"
+#include "bilevel/problems/softmax_rounding.h"
 
 namespace bilevel {
 namespace {
@@ -91,6 +92,10 @@ Tensor RegularizedSoftmax::ridge(const Tensor& x) const {
   return x.detach().exp().mul_(2 / static_cast<double>(layout_.size()));
 }
 
+Tensor RegularizedSoftmax::exact_ridge(const Tensor& x) const {
+  return x.detach().to(at::kDouble).exp() * (2 / static_cast<double>(layout_.size()));
+}
+
 SoftmaxTerms RegularizedSoftmax::terms(const Tensor& x, const Batch& batch) const {
   const Tensor labels = batch_rows(train_.labels, batch).contiguous();  // checks the index
   return {.data = train_.features,
@@ -149,7 +154,12 @@ double RegularizedSoftmax::smoothness_bound(const Tensor& x) const {
 }
 
 std::optional<LossConstants> RegularizedSoftmax::loss_constants(const Tensor& x) const {
-  return ridge_softmax_constants(train_.features, valid_.features, ridge(x));
+  return ridge_softmax_constants(train_.features, valid_.features, exact_ridge(x));
+}
+
+std::optional<EvaluationErrors> RegularizedSoftmax::evaluation_errors(const Tensor& w,
+                                                                      const Tensor& x) const {
+  return ridge_softmax_errors(train_.features, valid_.features, layout_, w, exact_ridge(x));
 }
 
 }  // namespace bilevel

@@ -16,12 +16,13 @@
 #include <string>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/core/rounding.h"
 #include "bilevel/problems/labelled_rows.h"
 #include "bilevel/problems/softmax_point.h"
 
 namespace bilevel {
 
-class RegularizedSoftmax : public Problem {
+class RegularizedSoftmax : public Problem, public BoundedEvaluation {
  public:
   RegularizedSoftmax(LabelledRows train, LabelledRows valid, int64_t classes);
 
@@ -37,6 +38,7 @@ class RegularizedSoftmax : public Problem {
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
+  std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;
 
   // A bound on the largest eigenvalue of H at this x and every w: X'X / (2N) plus the largest ridge.
@@ -46,7 +48,8 @@ class RegularizedSoftmax : public Problem {
   const WeightLayout& layout() const { return layout_; }
 
  private:
-  Tensor ridge(const Tensor& x) const;  // 2 exp(x_j) / (c p)
+  Tensor ridge(const Tensor& x) const;        // 2 exp(x_j) / (c p)
+  Tensor exact_ridge(const Tensor& x) const;  // the same in double precision, for bounds
   SoftmaxTerms terms(const Tensor& x, const Batch& batch) const;
 
   LabelledRows train_, valid_;

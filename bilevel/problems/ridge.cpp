@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/enclosure.h"
 #include "bilevel/core/random.h"
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/stable_outer.h"
@@ -114,15 +115,38 @@ std::unique_ptr<Linearization> Ridge::linearize(const Tensor& w, const Tensor& x
 
 // C = diag(exp(x) w) has no bound over all w, but changes by at most max exp(x) a unit of w.
 std::optional<LossConstants> Ridge::loss_constants(const Tensor& x) const {
-  const Tensor penalty = x.detach().exp().to(at::kDouble);
-  const Tensor h = at::linalg_eigvalsh(gram_.to(at::kDouble) + at::diag(penalty));
-  const Tensor v = valid_matrix_.to(at::kDouble);
-  return LossConstants{
-      .strong_convexity = h.min().item<double>(),
-      .smoothness = h.max().item<double>(),
-      .cross_norm = std::numeric_limits<double>::infinity(),
-      .outer_w = at::linalg_eigvalsh(v.t().mm(v) / options_.valid_samples).max().item<double>(),
-      .cross = penalty.max().item<double>()};
+  const Tensor penalty = x.detach().to(at::kDouble).exp();
+  const Tensor hessian = gram_.to(at::kDouble) + at::diag(penalty);
+  // exp and the sum are rounded: that moves every eigenvalue by no more than this.
+  const double rounding = 8 * std::numeric_limits<double>::epsilon() * norm_above(hessian.diagonal());
+  return LossConstants{.strong_convexity = smallest_eigenvalue_below(hessian) - rounding,
+                       .smoothness = largest_eigenvalue_above(hessian) + rounding,
+                       .cross_norm = std::numeric_limits<double>::infinity(),
+                       .outer_w = squared_norm_above(valid_matrix_) /
+                                  static_cast<double>(options_.valid_samples) * (1 + 1e-15),
+                       .cross = penalty.max().item<double>() * (1 + 1e-15)};
+}
+
+// g is that of A'A / N and A'b / N as they are stored, each rounded once, and of the first one's symmetric
+// part.
+std::optional<EvaluationErrors> Ridge::evaluation_errors(const Tensor& w, const Tensor& x) const {
+  const double epsilon = machine_epsilon(w);
+  const int64_t n = options_.features;
+  const double asymmetry = 0.5 * norm_above(gram_ - gram_.t());
+  const Tensor penalty = x.detach().to(at::kDouble).exp();
+  const Tensor diagonal_cross = penalty * w.detach().to(at::kDouble).abs();
+  EvaluationErrors errors;
+  // exp is right to 4 units in the last place, and what it multiplies is rounded with the rest.
+  errors.gradient = accumulated(n + 3, epsilon) * norm_above(absolute_product(gram_, w) +
+                                                             moment_.to(at::kDouble).abs() + diagonal_cross) +
+                    8 * epsilon * norm_above(diagonal_cross) + asymmetry * norm_above(w);
+  errors.hessian = accumulated(n + 1, epsilon) * norm_above(gram_) +
+                   16 * epsilon * penalty.max().item<double>() + asymmetry;
+  errors.cross_norm = diagonal_cross.max().item<double>() * (1 + 1e-14);
+  errors.cross = 16 * epsilon * errors.cross_norm;
+  errors.outer_w = squares_gradient_error(valid_matrix_, valid_target_, w,
+                                          1 / static_cast<double>(options_.valid_samples));
+  return errors;
 }
 
 Tensor Ridge::solve(const Tensor& x, const Tensor& right) const {

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/core/rounding.h"
 
 namespace bilevel {
 
@@ -27,7 +28,7 @@ struct RidgeOptions {
   void validate() const;
 };
 
-class Ridge : public Problem {
+class Ridge : public Problem, public BoundedEvaluation {
  public:
   explicit Ridge(const RidgeOptions& options = {});
 
@@ -41,7 +42,7 @@ class Ridge : public Problem {
                                            const Batch& batch) const override;
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
-  void project_outer_(Tensor& x) const override;
+  std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
 
   Tensor solution(const Tensor& x) const;       // w*(x)
   Tensor hypergradient(const Tensor& x) const;  // d f(w*(x)) / dx = -exp(x) * w* * H^-1 p

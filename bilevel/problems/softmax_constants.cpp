@@ -6,12 +6,17 @@
 #include <cmath>
 #include <limits>
 
+#include "bilevel/core/enclosure.h"
+#include "bilevel/core/rounding.h"
+
 namespace bilevel {
 namespace {
 
 constexpr int64_t most_assembled = 1000;       // rows or features: a second of work
 constexpr int64_t most_numbers = 100'000'000;  // of the dense matrix
 constexpr int quotient_iterations = 20;
+constexpr double epsilon = std::numeric_limits<double>::epsilon();
+constexpr double up = 1 + 1e-14;  // for the roundings of a product of a few constants
 const double third_moment = std::sqrt(2.0) / (3 * std::sqrt(3.0));
 
 Tensor as_dense(const FeatureMatrix& rows) {
@@ -50,19 +55,11 @@ double quotient_bound(const FeatureMatrix& rows, const Tensor& weights) {
     // Kept away from zero, where a feature that no row has would end.
     v = product / product.max() + 1e-6;
   }
-  return best;
+  // Nothing cancels: every number is a sum of terms of one sign, two products and a quotient deep.
+  return best * (1 + 2 * accumulated(rows.rows() + rows.features() + 8, epsilon));
 }
 
-double longest_row(const FeatureMatrix& rows) {
-  if (!rows.is_sparse()) return rows.dense().to(at::kDouble).norm(2, 1).max().item<double>();
-  const auto& csr = rows.by_rows();
-  const Tensor counts = csr.offsets.slice(0, 1) - csr.offsets.slice(0, 0, -1);
-  return at::zeros({rows.rows()}, at::kDouble)
-      .index_add_(0, at::repeat_interleave(counts), csr.values.to(at::kDouble).square())
-      .max()
-      .sqrt()
-      .item<double>();
-}
+double longest_row(const FeatureMatrix& rows) { return row_lengths(rows).max().item<double>(); }
 
 Tensor equal_weights(const FeatureMatrix& rows) {
   return at::full({rows.rows()}, 1 / static_cast<double>(rows.rows()), at::kDouble);
@@ -77,10 +74,19 @@ double largest_gram_bound(const FeatureMatrix& rows, const Tensor& weights) {
     return quotient_bound(rows, a);
   }
   const Tensor scaled = as_dense(rows) * a.sqrt().unsqueeze(1);
-  const Tensor gram = rows.rows() < rows.features() ? scaled.mm(scaled.t()) : scaled.t().mm(scaled);
-  const Tensor eigenvalues = at::linalg_eigvalsh(gram);
-  const double rounding = 4 * static_cast<double>(gram.size(0)) * std::numeric_limits<double>::epsilon();
-  return std::max(eigenvalues.max().item<double>(), 0.0) * (1 + rounding);
+  const double size = norm_above(scaled);
+  return squared_norm_above(scaled) + 16 * epsilon * size * size;  // the weights and their roots are rounded
+}
+
+Tensor row_lengths(const FeatureMatrix& rows) {
+  const double rounded_up = 1 + accumulated(rows.features() + 8, epsilon);
+  if (!rows.is_sparse()) return rows.dense().to(at::kDouble).norm(2, 1) * rounded_up;
+  const auto& csr = rows.by_rows();
+  const Tensor counts = csr.offsets.slice(0, 1) - csr.offsets.slice(0, 0, -1);
+  return at::zeros({rows.rows()}, at::kDouble)
+             .index_add_(0, at::repeat_interleave(counts), csr.values.to(at::kDouble).square())
+             .sqrt() *
+         rounded_up;
 }
 
 LossConstants weighted_softmax_constants(const FeatureMatrix& train, const FeatureMatrix& valid,
@@ -89,29 +95,31 @@ LossConstants weighted_softmax_constants(const FeatureMatrix& train, const Featu
   const Tensor sigmoid = x.detach().to(at::kCPU, at::kDouble).sigmoid();
   const double s = largest_gram_bound(train, sigmoid / count);
   // Row i of C is a'_i (s - e_y) phi_i', with a'_i the weight's derivative.
-  const double c = std::sqrt(largest_gram_bound(train, (sigmoid * (1 - sigmoid) / count).square()));
+  // 1 - sigmoid is sigmoid(-x), without the cancellation.
+  const Tensor falling = (-x.detach().to(at::kCPU, at::kDouble)).sigmoid();
+  const double c = std::sqrt(largest_gram_bound(train, (sigmoid * falling / count).square())) * up;
   const double longest = longest_row(train);
   return {.strong_convexity = 2 * regularization,
-          .smoothness = 0.5 * s + 2 * regularization,
-          .cross_norm = std::sqrt(2.0) * c,
+          .smoothness = (0.5 * s + 2 * regularization) * up,
+          .cross_norm = std::sqrt(2.0) * c * up,
           .outer_x = 0,
           .outer_w = 0.5 * largest_gram_bound(valid, equal_weights(valid)),
-          .cross = 0.5 * longest * c,
-          .hessian = third_moment * longest * s};
+          .cross = 0.5 * longest * c * up,
+          .hessian = third_moment * longest * s * up};
 }
 
 LossConstants ridge_softmax_constants(const FeatureMatrix& train, const FeatureMatrix& valid,
                                       const Tensor& ridge) {
   const double s = largest_gram_bound(train, equal_weights(train));
-  const double largest = ridge.max().item<double>();
-  return {.strong_convexity = ridge.min().item<double>(),
-          .smoothness = 0.5 * s + largest,
+  const double largest = ridge.max().item<double>() * up;  // exp is right to 4 units in the last place
+  return {.strong_convexity = ridge.min().item<double>() / up,
+          .smoothness = (0.5 * s + largest) * up,
           .cross_norm = std::numeric_limits<double>::infinity(),
           .outer_x = 0,
           .outer_w = 0.5 * largest_gram_bound(valid, equal_weights(valid)),
           // (C v)_j = ridge_j <W_j, v_j>: linear in W, by at most the largest ridge.
           .cross = largest,
-          .hessian = third_moment * longest_row(train) * s};
+          .hessian = third_moment * longest_row(train) * s * up};
 }
 
 FeatureMatrix dense_rows(const Tensor& features) {

@@ -21,18 +21,21 @@
 namespace bilevel {
 
 // An upper bound of the largest eigenvalue of sum_i weights_i phi_i phi_i' over the rows phi_i, weights >= 0:
-// the eigenvalue itself where rows or features are at most 1,000 and the matrix fits; else Collatz and
-// Wielandt's quotient of the entries' absolute values, which is close where features are not negative.
+// the eigenvalue itself, enclosed (core/enclosure.h), where rows or features are at most 1,000 and the matrix
+// fits; else Collatz and Wielandt's quotient of the entries' absolute values, which is close where features
+// are not negative.
 double largest_gram_bound(const FeatureMatrix& rows, const Tensor& weights);
 
 // Of mean_i sigmoid(x_i) CE_i(W) + regularization |W|^2 and the validation mean.
 LossConstants weighted_softmax_constants(const FeatureMatrix& train, const FeatureMatrix& valid,
                                          const Tensor& x, double regularization);
-// Of mean_i CE_i(W) + sum_jk ridge_j W_jk^2 / 2, where ridge_j is proportional to exp(x_j), and the
-// validation mean. The cross derivative has no bound over all W: its norm is infinite here.
+// Of mean_i CE_i(W) + sum_jk ridge_j W_jk^2 / 2, where ridge_j is proportional to exp(x_j) and in double
+// precision, and the validation mean. The cross derivative has no bound over all W: its norm is infinite
+// here.
 LossConstants ridge_softmax_constants(const FeatureMatrix& train, const FeatureMatrix& valid,
                                       const Tensor& ridge);
 
 FeatureMatrix dense_rows(const Tensor& features);  // as a matrix on the CPU
+Tensor row_lengths(const FeatureMatrix& rows);     // |phi_i| in double precision, rounded up
 
 }  // namespace bilevel

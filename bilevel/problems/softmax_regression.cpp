@@ -7,7 +7,7 @@
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/softmax_constants.h"
 #include "bilevel/problems/softmax_loss.h"
-#include "bilevel/problems/stable_outer.h"
+#include "bilevel/problems/softmax_rounding.h"
 
 namespace bilevel {
 
@@ -35,6 +35,10 @@ Tensor SoftmaxRegression::logits(const Tensor& features, const Tensor& w) const 
 Tensor SoftmaxRegression::regularizer(const Tensor& w, const Tensor& x) const {
   const Tensor weights = w.view({classes_, features_});
   return (x.exp() * (weights * weights).sum(0)).sum() / (classes_ * features_);
+}
+
+Tensor SoftmaxRegression::ridge(const Tensor& x) const {
+  return x.detach().to(at::kCPU, at::kDouble).exp() * (2 / static_cast<double>(classes_ * features_));
 }
 
 Tensor SoftmaxRegression::inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
@@ -66,8 +70,12 @@ std::map<std::string, double> SoftmaxRegression::metrics(const Tensor& w, const 
 }
 
 std::optional<LossConstants> SoftmaxRegression::loss_constants(const Tensor& x) const {
-  return ridge_softmax_constants(dense_rows(train_.features), dense_rows(valid_.features),
-                                 x.detach().exp() * (2 / static_cast<double>(classes_ * features_)));
+  return ridge_softmax_constants(dense_rows(train_.features), dense_rows(valid_.features), ridge(x));
+}
+
+std::optional<EvaluationErrors> SoftmaxRegression::evaluation_errors(const Tensor& w, const Tensor& x) const {
+  const WeightLayout layout{.classes = classes_, .features = features_, .by_feature = false};
+  return ridge_softmax_errors(dense_rows(train_.features), dense_rows(valid_.features), layout, w, ridge(x));
 }
 
 }  // namespace bilevel

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/core/rounding.h"
 #include "bilevel/problems/synthetic_classes.h"
 
 namespace bilevel {
@@ -25,7 +26,7 @@ struct SoftmaxRegressionOptions {
   double stable_rate = 0;  // x is kept where gradient steps at this rate are stable; 0 = x may go anywhere
 };
 
-class SoftmaxRegression : public Problem {
+class SoftmaxRegression : public Problem, public BoundedEvaluation {
  public:
   explicit SoftmaxRegression(const SoftmaxRegressionOptions& options = {});
 
@@ -37,6 +38,7 @@ class SoftmaxRegression : public Problem {
   int64_t outer_samples() const override { return valid_.size(); }
   std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
+  std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;
   void project_outer_(Tensor& x) const override;
 
@@ -48,6 +50,7 @@ class SoftmaxRegression : public Problem {
  private:
   Tensor logits(const Tensor& features, const Tensor& w) const;
   Tensor regularizer(const Tensor& w, const Tensor& x) const;
+  Tensor ridge(const Tensor& x) const;  // 2 exp(x_j) / (c p), in double precision
 
   at::TensorOptions tensors_;
   int64_t classes_, features_;

@@ -11,10 +11,11 @@
 #include <optional>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/core/rounding.h"
 
 namespace bilevel {
 
-class Toy : public Problem {
+class Toy : public Problem, public BoundedEvaluation {
  public:
   explicit Toy(const at::TensorOptions& tensors, bool interfering = false);
 
@@ -23,6 +24,7 @@ class Toy : public Problem {
   Tensor initial_inner(uint64_t seed) const override;
   Tensor initial_outer(uint64_t seed) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
+  std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
 
  private:
   at::TensorOptions tensors_;

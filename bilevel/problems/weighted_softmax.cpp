@@ -12,6 +12,7 @@
 #include "bilevel/problems/linear_scores.h"
 #include "bilevel/problems/softmax_constants.h"
 #include "bilevel/problems/softmax_loss.h"
+#include "bilevel/problems/softmax_rounding.h"
 
 namespace bilevel {
 namespace {
@@ -158,6 +159,10 @@ double WeightedSoftmax::smoothness_bound() const {
 
 std::optional<LossConstants> WeightedSoftmax::loss_constants(const Tensor& x) const {
   return weighted_softmax_constants(train_.features, valid_.features, x, regularization_);
+}
+
+std::optional<EvaluationErrors> WeightedSoftmax::evaluation_errors(const Tensor& w, const Tensor& x) const {
+  return weighted_softmax_errors(train_.features, valid_.features, layout_, w, x, regularization_);
 }
 
 }  // namespace bilevel

@@ -13,13 +13,14 @@
 #include <string>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/core/rounding.h"
 #include "bilevel/problems/cleaning_data.h"
 #include "bilevel/problems/labelled_rows.h"
 #include "bilevel/problems/softmax_point.h"
 
 namespace bilevel {
 
-class WeightedSoftmax : public Problem {
+class WeightedSoftmax : public Problem, public BoundedEvaluation {
  public:
   // The drawn or read data of hyper-cleaning, compressed where that is faster or where it is asked for.
   WeightedSoftmax(const CleaningData& data, double regularization, const at::TensorOptions& tensors,
@@ -40,6 +41,7 @@ class WeightedSoftmax : public Problem {
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
+  std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;  // as HyperCleaning
 
   double smoothness_bound() const;  // as HyperCleaning

@@ -77,31 +77,89 @@ TEST(Check, ExactAndCgAreImplicitAndReverseIsUnrolledOnEveryProblem) {
   }
 }
 
-TEST(Check, SweepFallsAtLeastAsFastAsTheBounds) {
+TEST(Check, SweepFallsAtLeastAsFastAsTheTheory) {
   const json report = check("--problem ridge --methods neumann,truncated,cg --sweep K=0..40");
   int compared = 0;
   for (const json& row : report.at("sweep")) {
-    const std::string name = row.at("name");
-    const double error = row.at(name == "truncated" ? "error_unrolled" : "error_implicit");
+    const double error = row.at("own_error");
     if (error < 1e-12) continue;
-    EXPECT_LE(error, row.at("bound").get<double>() * (1 + 1e-9)) << name << " K = " << row.at("K");
+    EXPECT_LE(error, row.at("theory").get<double>() * (1 + 1e-9)) << row.at("name") << " K = " << row.at("K");
     ++compared;
   }
   EXPECT_GT(compared, 2 * 41);  // cg is done after about 20 steps
   EXPECT_EQ(report.at("sweep").size(), 3 * 41);
 }
 
-// The bound of a series is that of its own rate, not of the inner steps'.
-TEST(Check, ASeriesAtOneOverTheLargestCurvatureStaysBelowItsBound) {
+// After 20 steps the inner problem is far from solved: no K makes the error small, and what is called a bound
+// says so. The theory of the K terms is about another error, and is beside that one.
+TEST(Check, ABoundInASweepHoldsWhereTheInnerProblemIsNotSolved) {
+  const json report = check(
+      "--problem ridge --inner-steps 20 --methods neumann,fixed-point,truncated,cg,minres,nystrom --sweep "
+      "K=0..60");
+  for (const json& row : report.at("sweep")) {
+    const std::string what = row.at("name").get<std::string>() + ", K = " + row.at("K").dump();
+    EXPECT_FALSE(row.contains("bound")) << what;
+    EXPECT_EQ(row.at("error_bound_kind"), "rigorous") << what;
+    EXPECT_LE(row.at("error_implicit"), row.at("error_bound")) << what;
+    if (row.at("theory").is_null()) continue;
+    EXPECT_LE(row.at("own_error"), row.at("theory").get<double>() * (1 + 1e-9) + 1e-12) << what;
+  }
+  const json& last_cg = report.at("sweep").at(3 * 61 + 60);
+  EXPECT_EQ(last_cg.at("name"), "cg");
+  EXPECT_GT(last_cg.at("error_implicit"), 0.3);
+  EXPECT_LT(last_cg.at("theory"), 1e-12);
+  EXPECT_LT(last_cg.at("own_error"), 1e-12);
+  EXPECT_LT(report.at("sweep").at(61 + 60).at("own_error"), 0.1);  // a series comes there too, in its time
+}
+
+TEST(Check, NoBoundStandsBesideAReferenceThatItIsNotAbout) {
+  const json report = check("--problem ridge --damping 0.5 --methods cg,reverse --sweep K=0..3");
+  for (const char* part : {"methods", "sweep"}) {
+    for (const json& row : report.at(part)) EXPECT_TRUE(row.at("error_bound").is_null()) << row;
+  }
+}
+
+TEST(Check, TheVerdictSaysWhatAMethodIsTrustedFor) {
+  const json report = check("--problem ridge --inner-steps 20");
+  const auto rows = by_name(report);
+  EXPECT_GT(rows.at("reverse").at("error_implicit"), 0.2);
+  EXPECT_EQ(rows.at("reverse").at("trusted_for"), json({"steps"}));
+  EXPECT_EQ(rows.at("cg").at("trusted_for"), json::array());
+  EXPECT_THAT(
+      report.at("verdict").at(0).get<std::string>(),
+      AllOf(
+          HasSubstr("Trustworthy here only for the T = 20 steps taken (relative error up to 1e-06; off by "),
+          HasSubstr(" from the answer for the solved inner problem): reverse, ")));
+  const json solved = check("--problem ridge --methods exact,reverse,neumann");
+  EXPECT_EQ(by_name(solved).at("reverse").at("trusted_for"), json({"solution", "steps"}));
+  EXPECT_EQ(solved.at("verdict").at(0),
+            "Trustworthy here for the solved inner problem (relative error up to 1e-06): exact, reverse.");
+}
+
+TEST(Check, AVacuousBoundIsCalledSo) {
+  const Output output = run_program("check --problem hyper-cleaning --inner-steps 2 --methods cg,neumann");
+  EXPECT_EQ(output.exit_code, 0);
+  EXPECT_THAT(output.out, HasSubstr("vacuous: the bound is longer than the estimate, up to "));
+  const json report = check("--problem hyper-cleaning --inner-steps 2 --methods cg");
+  EXPECT_EQ(by_name(report).at("cg").at("error_bound_vacuous"), true);
+  EXPECT_GT(by_name(report).at("cg").at("error_bound"), 1);
+  const json solved = check("--problem ridge --methods cg");
+  EXPECT_EQ(by_name(solved).at("cg").at("error_bound_vacuous"), false);
+  EXPECT_THAT(run_program("check --problem ridge --methods cg").out, Not(HasSubstr("vacuous")));
+}
+
+// The theory of a series is that of its own rate, not of the inner steps'.
+TEST(Check, ASeriesAtOneOverTheLargestCurvatureFallsAsTheTheorySays) {
   const json report = check("--problem ridge --methods neumann --series-rate auto --sweep K=0..40");
   const double largest = report.at("spectrum").at("largest"), smallest = report.at("spectrum").at("smallest");
   EXPECT_NEAR(report.at("series").at("rate").get<double>(), 1 / largest, 1e-9);
   const json& sweep = report.at("sweep");
   ASSERT_EQ(sweep.size(), 41U);
   for (size_t k = 0; k < sweep.size(); ++k) {
-    EXPECT_LE(sweep[k].at("error_implicit"), sweep[k].at("bound")) << k;
+    EXPECT_LE(sweep[k].at("error_implicit"), sweep[k].at("error_bound")) << k;
+    EXPECT_LE(sweep[k].at("own_error"), sweep[k].at("theory")) << k;
     if (k == 0) continue;
-    const double ratio = sweep[k].at("bound").get<double>() / sweep[k - 1].at("bound").get<double>();
+    const double ratio = sweep[k].at("theory").get<double>() / sweep[k - 1].at("theory").get<double>();
     EXPECT_NEAR(ratio, 1 - smallest / largest, 1e-9) << k;
   }
   const Output wrong = run_program("check --problem ridge --series-rate fast");
@@ -133,11 +191,12 @@ TEST(Check, ASupernetIsComparedWithTheSameCurvatureAtTheIterate) {
   double before = std::numeric_limits<double>::infinity();
   for (const json& row : report.at("sweep")) {
     if (row.at("name") == "truncated") {
-      EXPECT_TRUE(row.at("bound").is_null());  // the Hessian rules the steps
+      EXPECT_TRUE(row.at("theory").is_null());  // the Hessian rules the steps
     }
     if (row.at("name") != "neumann") continue;
     EXPECT_LT(row.at("error_implicit"), before) << row.at("K");
-    EXPECT_LE(row.at("error_implicit"), row.at("bound")) << row.at("K");
+    EXPECT_LE(row.at("error_implicit"), row.at("theory")) << row.at("K");
+    EXPECT_EQ(row.at("error_implicit"), row.at("own_error")) << row.at("K");
     before = row.at("error_implicit");
   }
   EXPECT_THAT(report.at("verdict").dump(), HasSubstr("same curvature, the Gauss-Newton matrix + 1 I"));
@@ -357,7 +416,7 @@ TEST(Program, HelpAndVersionSayWhatAUserNeeds) {
 TEST(Check, TableEndsWithAVerdict) {
   const Output output = run_program("check --problem ridge");
   EXPECT_EQ(output.exit_code, 0);
-  EXPECT_THAT(output.out, HasSubstr("Trustworthy here"));
+  EXPECT_THAT(output.out, HasSubstr("Trustworthy here for the solved inner problem"));
   EXPECT_THAT(output.out, HasSubstr("cheapest of them is cg"));
   EXPECT_THAT(output.out, HasSubstr("neumann, fixed-point: the series is too short at K = 10"));
   const Output unsolved = run_program("check --problem toy");

@@ -72,7 +72,7 @@ class ReproduceIdartsSearch : public ::testing::Test {
 
 TEST_F(ReproduceIdartsSearch, Table1LooksUpWhatTheSearchesFound) {
   const Output output = run_program(
-      "reproduce idarts:table1 --json --threads 1 --epochs 1 --seeds 1 --benchmark '" +
+      "reproduce idarts:table1 --json --threads 1 --epochs 1 --seeds 0-0 --benchmark '" +
       folder_ / "table.csv" + "' --data-dir '" + folder_ / "" + "' --out '" + folder_ / "out" + "'");
   ASSERT_EQ(output.exit_code, 0) << output.err;
   const json result = output.json();
@@ -109,9 +109,13 @@ TEST(ReproduceIdarts, RefusesOptionsThatAnItemDoesNotTake) {
   const Output toy = run_program("reproduce krmd:toy --epochs 3");
   EXPECT_EQ(toy.exit_code, 2);
   EXPECT_THAT(toy.err, HasSubstr("--benchmark, --epochs and --seeds are of the items that search"));
-  const Output few = run_program("reproduce idarts:table1 --seeds -1");
+  const Output few = run_program("reproduce idarts:table1 --epochs -1");
   EXPECT_EQ(few.exit_code, 2);
-  EXPECT_THAT(few.err, HasSubstr("--seeds -1: must be at least 1"));
+  EXPECT_THAT(few.err, HasSubstr("--epochs -1: must be at least 1"));
+  // Searches or the number of one seed?
+  const Output two = run_program("reproduce idarts:table1 --seeds 2");
+  EXPECT_EQ(two.exit_code, 2);
+  EXPECT_THAT(two.err, HasSubstr("--seeds 2: write 2-2 for seed number 2, or 0-1 for 2 seeds"));
 }
 
 }  // namespace

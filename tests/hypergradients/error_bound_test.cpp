@@ -6,102 +6,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bilevel/check/references.h"
 #include "bilevel/core/weight_decay.h"
+#include "bilevel/hypergradients/bound.h"
 #include "bilevel/problems/hyper_cleaning.h"
 #include "bilevel/problems/registry.h"
 #include "bilevel/problems/regularized_softmax.h"
 #include "bilevel/problems/softmax_constants.h"
 #include "bilevel/problems/softmax_regression.h"
 #include "bilevel/problems/weighted_softmax.h"
+#include "tests/hypergradients/bound_trials.h"
 #include "tests/support.h"
 
 namespace bilevel::test {
 namespace {
 
 using ::testing::HasSubstr;
-
-// g = w'Hw / 2 + x'Cw + b'w,   f = (w-a)'O(w-a) / 2 + x'Dw + |x|^2 / 2, all of them random and known.
-class RandomQuadratic : public Problem {
- public:
-  RandomQuadratic(int64_t n, int64_t m, double condition, uint64_t seed) {
-    Random random(seed);
-    const Tensor basis = std::get<0>(at::linalg_qr(random.normal({n, n}, doubles())));
-    Tensor eigenvalues = (random.uniform({n}, doubles()) * std::log(condition)).exp();
-    eigenvalues[0] = 1;
-    eigenvalues[n - 1] = condition;
-    hessian_ = basis.mm(at::diag(eigenvalues)).mm(basis.t());
-    cross_ = random.normal({m, n}, doubles());
-    outer_cross_ = 0.1 * random.normal({m, n}, doubles());
-    linear_ = random.normal({n}, doubles());
-    target_ = random.normal({n}, doubles());
-    const Tensor root = random.normal({n, n}, doubles());
-    outer_ = root.t().mm(root) / n;
-    start_ = random.normal({n}, doubles());
-    outer_start_ = random.normal({m}, doubles());
-    const Tensor singular = at::linalg_svdvals(cross_);
-    constants_ = {.strong_convexity = 1,
-                  .smoothness = condition,
-                  .cross_norm = number(singular.max()),
-                  .outer_x = number(at::linalg_svdvals(outer_cross_).max()),
-                  .outer_w = number(at::linalg_eigvalsh(outer_).max())};
-  }
-
-  Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch&) const override {
-    return 0.5 * w.dot(hessian_.mv(w)) + x.dot(cross_.mv(w)) + linear_.dot(w);
-  }
-  Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch&) const override {
-    const Tensor gap = w - target_;
-    return 0.5 * gap.dot(outer_.mv(gap)) + x.dot(outer_cross_.mv(w)) + 0.5 * x.dot(x);
-  }
-  Tensor initial_inner(uint64_t) const override { return start_; }
-  Tensor initial_outer(uint64_t) const override { return outer_start_; }
-  std::optional<LossConstants> loss_constants(const Tensor&) const override { return constants_; }
-
-  // By hand: the test needs tens of thousands of gradients.
-  Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch&) const override {
-    return hessian_.mv(w) + cross_.t().mv(x) + linear_;
-  }
-  OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override {
-    return {outer_loss(w, x, batch), outer_.mv(w - target_) + outer_cross_.t().mv(x), outer_cross_.mv(w) + x};
-  }
-  std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x, const Batch& b) const override {
-    struct Constant : Linearization {
-      Tensor g, h, c;
-      Tensor gradient() override { return g; }
-      Tensor hessian(const Tensor& v) override { return h.mv(v); }
-      Tensor cross(const Tensor& v) override { return c.mv(v); }
-      Tensor cross_transposed(const Tensor& u) override { return c.t().mv(u); }
-    };
-    auto result = std::make_unique<Constant>();
-    result->g = inner_gradient(w, x, b);
-    result->h = hessian_;
-    result->c = cross_;
-    return result;
-  }
-
-  Tensor exact(const Tensor& x) const {
-    const Tensor w = solve_by(-(cross_.t().mv(x) + linear_));
-    const auto outer = outer_gradients(w, x, {});
-    return outer.x - cross_.mv(solve_by(outer.w));
-  }
-  // The rounding to be expected in an exact answer.
-  double rounding(const Tensor& x) const {
-    return 1e-13 * constants_.smoothness *
-           (1 + length(exact(x)) + constants_.cross_norm * constants_.outer_w);
-  }
-
- private:
-  Tensor solve_by(const Tensor& right) const {
-    return at::cholesky_solve(right.unsqueeze(1), at::linalg_cholesky(hessian_)).squeeze(1);
-  }
-  Tensor hessian_, cross_, outer_cross_, linear_, target_, outer_, start_, outer_start_;
-  LossConstants constants_;
-};
 
 struct Drawn {
   std::string method;
@@ -147,31 +72,34 @@ std::string distribution(const char* name, std::vector<double>& ratios) {
       quantile(ratios, 0.5), quantile(ratios, 0.75), quantile(ratios, 0.95), ratios.back());
 }
 
-TEST(ErrorBound, holds_on_thousands_of_random_quadratics_and_is_not_vacuous) {
-  constexpr int problems = 3000;
+// Every kind of problem that states its constants, in single and double precision, at and away from the
+// solution, against answers in extended precision: nothing is added to the bound. bench/error_bounds.cpp runs
+// more of them.
+TEST(ErrorBound, holds_on_random_problems_of_all_kinds_in_float_and_double) {
+  constexpr uint64_t trials = 2000;
+  std::map<std::string, int> counts;
   std::vector<double> ratios;
-  for (int i = 0; i < problems; ++i) {
-    Random random(named_seed(static_cast<uint64_t>(i), "bounds"));
-    const Tensor u = random.uniform({3}, doubles());
-    const auto n = 2 + static_cast<int64_t>(19 * number(u[0]));
-    const auto m = 1 + static_cast<int64_t>(10 * number(u[1]));
-    const double condition = 3 * std::pow(100.0 / 3, number(u[2]));
-    const RandomQuadratic problem(n, m, condition, random.next());
-    Oracle oracle(problem);
-    const Drawn d = draw(random, condition);
-    const Tensor x = problem.initial_outer(0);
-    const Hypergradient h = bounded(oracle, x, problem.initial_inner(0), d);
-    const double error = length(h.value - problem.exact(x));
-    ASSERT_EQ(h.bound.kind, BoundKind::rigorous) << d.method << ": " << h.no_bound;
-    const double rounding = problem.rounding(x);
-    ASSERT_LE(error, h.bound.value + rounding) << i << " " << d.method << ", condition " << condition;
-    if (error > 1e4 * rounding) ratios.push_back(h.bound.value / error);
+  for (uint64_t seed = 1; seed <= trials; ++seed) {
+    const Trial trial = run_trial(seed);
+    const std::string kind =
+        fmt::format("{}, {}, {}", trial_kinds()[trial.kind], trial.single ? "float" : "double",
+                    trial.solved ? "solved" : "not solved");
+    if (trial.bound.kind != BoundKind::rigorous) {
+      EXPECT_EQ(trial.bound.kind, BoundKind::none)
+          << seed << " " << kind;  // nothing in between is called rigorous
+      EXPECT_FALSE(trial.no_bound.empty()) << seed << " " << kind;
+      continue;
+    }
+    ++counts[kind];
+    ASSERT_LE(trial.error, trial.bound.value) << "seed " << seed << ", " << kind << ", " << trial.method;
+    if (trial.kind <= 1 && !trial.single && trial.error > 1e-9)
+      ratios.push_back(trial.bound.value / trial.error);
   }
-  const std::string shown = distribution("quadratics of condition 3 to 100", ratios);
+  EXPECT_EQ(counts.size(), 4 * trial_kinds().size());
+  for (const auto& [kind, count] : counts) EXPECT_GE(count, 10) << kind;
+  const std::string shown = distribution("quadratics of condition 1 to 1e6 in double", ratios);
   fmt::print("{}\n", shown);
-  EXPECT_GT(ratios.size(), problems * 8U / 10);
   EXPECT_LE(quantile(ratios, 0.5), 20) << shown;
-  EXPECT_GE(ratios.front(), 1) << shown;
 }
 
 std::unique_ptr<Problem> random_softmax(int kind, uint64_t seed, double regularization) {
@@ -288,6 +216,56 @@ TEST(ErrorBound, without_constants_it_is_called_estimated_and_is_of_the_right_si
   fmt::print("{}\n", distribution("softmax regression, estimated constants", ratios));
   EXPECT_GT(quantile(ratios, 0.05), 0.8);  // it is no promise, but nearly always above the error
   EXPECT_LT(quantile(ratios, 0.5), 100);
+}
+
+// Constants without a word on rounding: what rounding adds is guessed then, and a guess is not called a
+// proof.
+TEST(ErrorBound, constants_alone_do_not_make_it_rigorous) {
+  class Silent : public ForwardingProblem {
+   public:
+    using ForwardingProblem::ForwardingProblem;
+    std::optional<LossConstants> loss_constants(const Tensor& x) const override {
+      return base_.loss_constants(x);
+    }
+  };
+  const NamedProblem ridge = make_problem("ridge", {});
+  const Silent silent(*ridge.problem);
+  const Tensor x = ridge.problem->initial_outer(0), w = ridge.problem->initial_inner(0);
+  const Drawn cg{"cg", {}, {.steps = 20, .rate = 0.1}};
+  Oracle known(*ridge.problem), unknown(silent);
+  const Hypergradient proved = bounded(known, x, w, cg), guessed = bounded(unknown, x, w, cg);
+  EXPECT_EQ(proved.bound.kind, BoundKind::rigorous);
+  EXPECT_EQ(guessed.bound.kind, BoundKind::estimated);
+  EXPECT_NEAR(guessed.bound.value, proved.bound.value, 1e-6 * proved.bound.value);
+}
+
+TEST(ErrorBound, of_any_size_is_rigorous_where_the_cross_derivative_has_a_closed_form) {
+  // 300 regularisers: more than the columns of C that would be assembled to find |C|.
+  const GaussianClassesOptions data{.classes = 3, .features = 300};
+  const auto train = draw_gaussian_classes(data, 40, 1, "train"),
+             valid = draw_gaussian_classes(data, 40, 1, "valid");
+  const RegularizedSoftmax problem({dense_rows(train.features), train.labels},
+                                   {dense_rows(valid.features), valid.labels}, 3);
+  Oracle oracle(problem);
+  const Hypergradient h = bounded(oracle, problem.initial_outer(0), random_vector(900, 2),
+                                  {"cg", {}, {.steps = 5, .rate = 0.01}});
+  EXPECT_EQ(h.bound.kind, BoundKind::rigorous) << h.no_bound;
+  EXPECT_EQ(h.bound_counts.cross, 1);
+  const Tensor w = hypergradient_at(oracle, problem.initial_outer(0), random_vector(900, 2),
+                                    {.steps = 5, .rate = 0.01}, *make_estimator("cg", {}))
+                       .inner.final.w;
+  const double stated = problem.evaluation_errors(w, problem.initial_outer(0))->cross_norm;
+  const double measured =
+      number(at::linalg_svdvals(dense_at(problem, w, problem.initial_outer(0)).cross).max());
+  EXPECT_GE(stated, measured * (1 - 1e-12));
+  EXPECT_LE(stated, measured * (1 + 1e-9));
+}
+
+TEST(ErrorBound, is_vacuous_where_it_is_as_long_as_the_estimate) {
+  EXPECT_TRUE(is_vacuous({BoundKind::rigorous, 2.0}, 1.0));
+  EXPECT_TRUE(is_vacuous({BoundKind::estimated, 1.0}, 1.0));
+  EXPECT_FALSE(is_vacuous({BoundKind::rigorous, 0.5}, 1.0));
+  EXPECT_FALSE(is_vacuous({}, 0.0));
 }
 
 TEST(ErrorBound, without_positive_curvature_there_is_none_and_it_says_why) {
