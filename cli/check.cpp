@@ -16,7 +16,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bilevel/check/verdict.h"
@@ -273,29 +272,25 @@ std::string number_text(double value, const char* format = "{:.2e}") {
   return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-";
 }
 
-// A number, `~` where it is an estimate, or the word where it says nothing.
+// A number, with `~` where it is an estimate.
 std::string bound_text(const MethodRow& row) {
-  if (row.vacuous) return "vacuous";
   return (row.hypergradient.bound.kind == BoundKind::estimated ? "~" : "") + number_text(row.error_bound);
 }
 
-void print_bound_legend(const std::vector<MethodRow>& rows) {
+void print_bound_legend(const std::vector<MethodRow>& rows, const char* mark) {
   bool estimated = false;
   double largest = 0;
   for (const MethodRow& row : rows) {
-    if (row.vacuous) {
-      largest = std::max(largest, row.error_bound);
-    } else {
-      estimated = estimated || row.hypergradient.bound.kind == BoundKind::estimated;
-    }
+    estimated = estimated || row.hypergradient.bound.kind == BoundKind::estimated;
+    if (row.vacuous) largest = std::max(largest, row.error_bound);
   }
   if (estimated) fmt::print("~ estimated from the spectrum and nearby points; the error may be larger\n");
   if (largest > 0) {
     fmt::print(
-        "vacuous: the bound is longer than the estimate, up to {:.2g} times the reference, and says nothing, "
-        "not even "
-        "the estimate's sign; solve the inner problem further (--inner-steps) or regularise it more\n",
-        largest);
+        "{} the bound is longer than the estimate (up to {:.2g} times the reference) and says nothing, not "
+        "even the "
+        "estimate's sign; solve the inner problem further (--inner-steps) or regularise it more\n",
+        mark, largest);
   }
 }
 
@@ -325,12 +320,12 @@ void print_table(const CheckReport& r) {
   for (const MethodRow& row : r.methods) {
     const auto& h = row.hypergradient;
     fmt::print("{:<17}{:>6}{:>10}{:>11}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9.3f}  {}\n", row.name,
-               row.terms ? std::to_string(*row.terms) : "", number_text(row.error_implicit), bound_text(row),
-               number_text(row.cosine_implicit, "{:.5f}"), number_text(row.error_unrolled),
-               h.counts.inner_gradient, h.counts.outer_gradient, h.counts.hessian, h.counts.cross,
-               bytes_text(h.bytes_kept), h.seconds, name_of(h.status));
+               row.terms ? std::to_string(*row.terms) : "", number_text(row.error_implicit),
+               row.vacuous ? "vacuous" : bound_text(row), number_text(row.cosine_implicit, "{:.5f}"),
+               number_text(row.error_unrolled), h.counts.inner_gradient, h.counts.outer_gradient,
+               h.counts.hessian, h.counts.cross, bytes_text(h.bytes_kept), h.seconds, name_of(h.status));
   }
-  print_bound_legend(r.methods);
+  print_bound_legend(r.methods, "vacuous:");
 }
 
 // Beside each K: the error against the implicit reference with the bound on it, and what K alone leaves with
@@ -348,8 +343,8 @@ void print_sweep(const CheckReport& r) {
                  "error", "bound", "error", "theory", "falls by", "theory");
     }
     fmt::print("{:>6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", *row.terms, number_text(row.error_implicit),
-               bound_text(row), number_text(row.own_error), number_text(row.theory),
-               number_text(row.own_error / previous_error, "{:.4f}"),
+               bound_text(row) + (row.vacuous ? "*" : ""), number_text(row.own_error),
+               number_text(row.theory), number_text(row.own_error / previous_error, "{:.4f}"),
                number_text(row.theory / previous_theory, "{:.4f}"));
     previous_error = row.own_error;
     previous_theory = row.theory;
@@ -359,7 +354,7 @@ void print_sweep(const CheckReport& r) {
       "theory: of the second error, in exact arithmetic and with the curvature measured at the final "
       "iterate; it "
       "knows nothing of the unsolved inner problem\n");
-  print_bound_legend(r.sweep);
+  print_bound_legend(r.sweep, "* vacuous:");
 }
 
 void print_text(const CheckReport& r) {

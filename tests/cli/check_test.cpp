@@ -122,7 +122,7 @@ TEST(Check, NoBoundStandsBesideAReferenceThatItIsNotAbout) {
 TEST(Check, TheVerdictSaysWhatAMethodIsTrustedFor) {
   const json report = check("--problem ridge --inner-steps 20");
   const auto rows = by_name(report);
-  EXPECT_GT(rows.at("reverse").at("error_implicit"), 0.2);
+  EXPECT_GT(rows.at("reverse").at("error_implicit"), 0.1);
   EXPECT_EQ(rows.at("reverse").at("trusted_for"), json({"steps"}));
   EXPECT_EQ(rows.at("cg").at("trusted_for"), json::array());
   EXPECT_THAT(
@@ -139,7 +139,7 @@ TEST(Check, TheVerdictSaysWhatAMethodIsTrustedFor) {
 TEST(Check, AVacuousBoundIsCalledSo) {
   const Output output = run_program("check --problem hyper-cleaning --inner-steps 2 --methods cg,neumann");
   EXPECT_EQ(output.exit_code, 0);
-  EXPECT_THAT(output.out, HasSubstr("vacuous: the bound is longer than the estimate, up to "));
+  EXPECT_THAT(output.out, HasSubstr("vacuous: the bound is longer than the estimate (up to "));
   const json report = check("--problem hyper-cleaning --inner-steps 2 --methods cg");
   EXPECT_EQ(by_name(report).at("cg").at("error_bound_vacuous"), true);
   EXPECT_GT(by_name(report).at("cg").at("error_bound"), 1);
