@@ -18,7 +18,7 @@ double machine_epsilon(const Tensor& t) {
 double accumulated(int64_t operations, double epsilon) {
   const double part = static_cast<double>(operations) * epsilon / 2;
   // The factor covers the few roundings of this expression and of what it is multiplied with.
-  return part < 1 ? part / (1 - part) * (1 + 1e-12) : std::numeric_limits<double>::infinity();
+  return part < 1 ? part / (1 - part) * (1 + 1e-9) : std::numeric_limits<double>::infinity();
 }
 
 double norm_above(const Tensor& t) {

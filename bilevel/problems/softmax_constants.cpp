@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t most_assembled = 1000;       // rows or features: a second of work
 constexpr int64_t most_numbers = 100'000'000;  // of the dense matrix
 constexpr int quotient_iterations = 20;
-constexpr double epsilon = std::numeric_limits<double>::epsilon();
-constexpr double up = 1 + 1e-14;  // for the roundings of a product of a few constants
+constexpr double unit_of_constants = std::numeric_limits<double>::epsilon();
+constexpr double rounded_up = 1 + 1e-14;  // for the roundings of a product of a few constants
 const double third_moment = std::sqrt(2.0) / (3 * std::sqrt(3.0));
 
 Tensor as_dense(const FeatureMatrix& rows) {
@@ -56,16 +56,16 @@ double quotient_bound(const FeatureMatrix& rows, const Tensor& weights) {
     v = product / product.max() + 1e-6;
   }
   // Nothing cancels: every number is a sum of terms of one sign, two products and a quotient deep.
-  return best * (1 + 2 * accumulated(rows.rows() + rows.features() + 8, epsilon));
+  return best * (1 + 2 * accumulated(rows.rows() + rows.features() + 8, unit_of_constants));
 }
 
 double longest_row(const FeatureMatrix& rows) { return row_lengths(rows).max().item<double>(); }
 
+}  // namespace
+
 Tensor equal_weights(const FeatureMatrix& rows) {
   return at::full({rows.rows()}, 1 / static_cast<double>(rows.rows()), at::kDouble);
 }
-
-}  // namespace
 
 double largest_gram_bound(const FeatureMatrix& rows, const Tensor& weights) {
   const Tensor a = weights.detach().to(at::kCPU, at::kDouble);
@@ -75,18 +75,19 @@ double largest_gram_bound(const FeatureMatrix& rows, const Tensor& weights) {
   }
   const Tensor scaled = as_dense(rows) * a.sqrt().unsqueeze(1);
   const double size = norm_above(scaled);
-  return squared_norm_above(scaled) + 16 * epsilon * size * size;  // the weights and their roots are rounded
+  return squared_norm_above(scaled) +
+         16 * unit_of_constants * size * size;  // the weights and their roots are rounded
 }
 
 Tensor row_lengths(const FeatureMatrix& rows) {
-  const double rounded_up = 1 + accumulated(rows.features() + 8, epsilon);
-  if (!rows.is_sparse()) return rows.dense().to(at::kDouble).norm(2, 1) * rounded_up;
+  const double lengthened = 1 + accumulated(rows.features() + 8, unit_of_constants);
+  if (!rows.is_sparse()) return rows.dense().to(at::kDouble).norm(2, 1) * lengthened;
   const auto& csr = rows.by_rows();
   const Tensor counts = csr.offsets.slice(0, 1) - csr.offsets.slice(0, 0, -1);
   return at::zeros({rows.rows()}, at::kDouble)
              .index_add_(0, at::repeat_interleave(counts), csr.values.to(at::kDouble).square())
              .sqrt() *
-         rounded_up;
+         lengthened;
 }
 
 LossConstants weighted_softmax_constants(const FeatureMatrix& train, const FeatureMatrix& valid,
@@ -97,29 +98,30 @@ LossConstants weighted_softmax_constants(const FeatureMatrix& train, const Featu
   // Row i of C is a'_i (s - e_y) phi_i', with a'_i the weight's derivative.
   // 1 - sigmoid is sigmoid(-x), without the cancellation.
   const Tensor falling = (-x.detach().to(at::kCPU, at::kDouble)).sigmoid();
-  const double c = std::sqrt(largest_gram_bound(train, (sigmoid * falling / count).square())) * up;
+  const double c = std::sqrt(largest_gram_bound(train, (sigmoid * falling / count).square())) * rounded_up;
   const double longest = longest_row(train);
   return {.strong_convexity = 2 * regularization,
-          .smoothness = (0.5 * s + 2 * regularization) * up,
-          .cross_norm = std::sqrt(2.0) * c * up,
+          .smoothness = (0.5 * s + 2 * regularization) * rounded_up,
+          .cross_norm = std::sqrt(2.0) * c * rounded_up,
           .outer_x = 0,
           .outer_w = 0.5 * largest_gram_bound(valid, equal_weights(valid)),
-          .cross = 0.5 * longest * c * up,
-          .hessian = third_moment * longest * s * up};
+          .cross = 0.5 * longest * c * rounded_up,
+          .hessian = third_moment * longest * s * rounded_up};
 }
 
 LossConstants ridge_softmax_constants(const FeatureMatrix& train, const FeatureMatrix& valid,
                                       const Tensor& ridge) {
   const double s = largest_gram_bound(train, equal_weights(train));
-  const double largest = ridge.max().item<double>() * up;  // exp is right to 4 units in the last place
-  return {.strong_convexity = ridge.min().item<double>() / up,
-          .smoothness = (0.5 * s + largest) * up,
+  const double largest =
+      ridge.max().item<double>() * rounded_up;  // exp is right to 4 units in the last place
+  return {.strong_convexity = ridge.min().item<double>() / rounded_up,
+          .smoothness = (0.5 * s + largest) * rounded_up,
           .cross_norm = std::numeric_limits<double>::infinity(),
           .outer_x = 0,
           .outer_w = 0.5 * largest_gram_bound(valid, equal_weights(valid)),
           // (C v)_j = ridge_j <W_j, v_j>: linear in W, by at most the largest ridge.
           .cross = largest,
-          .hessian = third_moment * longest_row(train) * s * up};
+          .hessian = third_moment * longest_row(train) * s * rounded_up};
 }
 
 FeatureMatrix dense_rows(const Tensor& features) {

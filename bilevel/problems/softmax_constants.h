@@ -37,5 +37,6 @@ LossConstants ridge_softmax_constants(const FeatureMatrix& train, const FeatureM
 
 FeatureMatrix dense_rows(const Tensor& features);  // as a matrix on the CPU
 Tensor row_lengths(const FeatureMatrix& rows);     // |phi_i| in double precision, rounded up
+Tensor equal_weights(const FeatureMatrix& rows);   // 1 / N each, in double precision
 
 }  // namespace bilevel
