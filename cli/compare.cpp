@@ -238,8 +238,8 @@ void add_options(CLI::App& command, Options& o) {
       .add_option("--seeds", o.seeds,
                   "a list, of starting points and batches: 0-2 (three seeds), 0,3,7 or 2-2 (one seed)")
       ->capture_default_str();
+  o.algorithm.solve.records = 20;  // before the options, whose help shows it
   add_algorithm_options(command, o.algorithm, false);
-  o.algorithm.solve.records = 20;
   auto* search = command.add_option_group("search for rates (off where --outer-rate is given)");
   search->add_option("--search-seconds", o.compare.search.seconds,
                      "for one algorithm, all candidates together; 0 = as long as one run");

@@ -154,10 +154,10 @@ void add_solve_command(CLI::App& app, int& exit_code) {
       "  bilevel solve --resume runs/solve-20260101-120000-0");
   const auto options = std::make_shared<Options>();
   add_problem_options(*command, options->problem);
+  options->algorithm.solve.iterations = 200;  // before the options, whose help shows them
+  options->algorithm.solve.records = 20;
   add_algorithm_options(*command, options->algorithm);
   add_auto_options(*command, options->automatic);
-  options->algorithm.solve.iterations = 200;
-  options->algorithm.solve.records = 20;
   add_run_options(*command, options->run);
   add_common_options(*command, options->common);
   command->callback([command, options, &exit_code] { exit_code = run(*command, *options); });

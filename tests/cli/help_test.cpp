@@ -43,6 +43,7 @@ bool same(const std::string& shown, const std::string& used) {
 
 struct Job {
   std::string command, arguments;
+  friend std::ostream& operator<<(std::ostream& out, const Job& job) { return out << job.command; }
 };
 class HelpDefaults : public ::testing::TestWithParam<Job> {};
 
