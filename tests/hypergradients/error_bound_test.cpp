@@ -96,6 +96,41 @@ TEST(ErrorBound, holds_on_random_problems_of_all_kinds_in_float_and_double) {
   for (const auto& [kind, count] : counts) EXPECT_GE(count, 5) << kind;
 }
 
+// b cancels C'x, so that the solution is near zero and the gradient there a difference of large numbers: what
+// it computes to is rounding, of a size that neither w nor the curvature tells.
+TEST(ErrorBound, holds_where_the_inner_gradient_is_a_difference_of_large_numbers) {
+  for (const auto& tensors : {doubles(), floats()}) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      RandomQuadratic problem(6, 4, 10, seed, tensors);
+      problem.cross = 1000 * problem.cross;
+      const Tensor x = problem.outer_start;
+      problem.linear = -problem.cross.t().mv(x);
+      const Matrix cross(problem.cross), outer_cross(problem.outer_cross);
+      Matrix outer(problem.outer);
+      for (int64_t i = 0; i < outer.rows; ++i) {
+        for (int64_t j = 0; j < i; ++j) outer(i, j) = outer(j, i) = (outer(i, j) + outer(j, i)) / 2;
+      }
+      const Vector target = precise(problem.target), exact_x = precise(x);
+      Vector right = sum(transposed_product(cross, exact_x), precise(problem.linear));
+      for (Real& each : right) each = -each;
+      const PreciseAnswer answer = quadratic_answer(
+          Matrix(problem.hessian), right, [&](const Vector&) { return cross; },
+          [&](const Vector& w) {
+            return PreciseOuter{
+                sum(product(outer, sum(w, target, -1)), transposed_product(outer_cross, exact_x)),
+                sum(product(outer_cross, w), exact_x)};
+          });
+      Oracle oracle(problem);
+      const Hypergradient h =
+          bounded(oracle, x, at::zeros_like(problem.start), {"exact", {}, {.steps = 0, .rate = 0.1}});
+      ASSERT_EQ(h.bound.kind, BoundKind::rigorous) << h.no_bound;
+      EXPECT_LE(static_cast<double>(precise_length(sum(precise(h.value), answer.hypergradient, -1))),
+                h.bound.value)
+          << seed << " " << tensors;
+    }
+  }
+}
+
 Tensor exact(const RandomQuadratic& problem, const Tensor& x) {
   const Tensor w = solve(problem.hessian, -(problem.cross.t().mv(x) + problem.linear));
   const auto outer = problem.outer_gradients(w, x, {});
