@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 namespace bilevel {
 
 std::optional<EvaluationErrors> evaluation_errors_of(const Problem& problem, const Tensor& w,
@@ -15,6 +17,19 @@ double machine_epsilon(const Tensor& t) {
                                         : static_cast<double>(std::numeric_limits<float>::epsilon());
 }
 
+namespace {
+double smallest_normal(const Tensor& t) {
+  return t.scalar_type() == at::kDouble ? std::numeric_limits<double>::min()
+                                        : static_cast<double>(std::numeric_limits<float>::min());
+}
+}  // namespace
+
+double underflow_of(const Tensor& t) { return 1e8 * smallest_normal(t); }
+
+double vanishing_length(const Tensor& t) {
+  return std::sqrt(static_cast<double>(t.numel()) * smallest_normal(t));
+}
+
 double accumulated(int64_t operations, double epsilon) {
   const double part = static_cast<double>(operations) * epsilon / 2;
   // The factor covers the few roundings of this expression and of what it is multiplied with.
@@ -23,7 +38,8 @@ double accumulated(int64_t operations, double epsilon) {
 
 double norm_above(const Tensor& t) {
   const double up = 1 + accumulated(t.numel() + 4, std::numeric_limits<double>::epsilon());
-  return t.detach().to(at::kDouble).norm().item<double>() * up;
+  const Tensor in_double = t.detach().to(at::kDouble);
+  return (in_double.norm().item<double>() + vanishing_length(in_double)) * up;
 }
 
 Tensor absolute_product(const Tensor& matrix, const Tensor& v) {

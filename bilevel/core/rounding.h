@@ -5,8 +5,8 @@
 // The rules are those of Higham, "Accuracy and Stability of Numerical Algorithms" (2002), chapter 3. With u
 // the unit roundoff, a sum of k products errs by at most gamma_k = k u / (1 - k u) times the sum of their
 // absolute values, in whatever order it is added up and with or without fused operations. Elementary
-// functions (exp, sin, sigmoid) are taken to be right to 4 units in the last place. Underflow and overflow
-// are left out: a number that is not finite has no bound at all.
+// functions (exp, sin, sigmoid) are taken to be right to 4 units in the last place. What underflows is added
+// apart (underflow_of); a number that is not finite has no bound at all.
 
 #include <cstdint>
 #include <limits>
@@ -41,6 +41,11 @@ std::optional<EvaluationErrors> evaluation_errors_of(const Problem& problem, con
                                                      const Tensor& x);
 
 double machine_epsilon(const Tensor& t);  // 2 u of its type
+// What numbers too small for the type can take from a result: of a derivative, a hundred million times the
+// smallest normal number, for that many products that vanish; of a length, the root of the squares that
+// vanish, which is 1e-19 in single precision.
+double underflow_of(const Tensor& t);
+double vanishing_length(const Tensor& t);
 // gamma_k of a type with that epsilon; infinity where k u >= 1.
 double accumulated(int64_t operations, double epsilon);
 // Not less than |t|: in double precision, rounded up.

@@ -110,11 +110,12 @@ class Bounder {
     const double p = norm_above(p_), direct = norm_above(direct_);
     // The norm in the inner loop's own precision, and the last rounding of each result (core/rounding.h).
     const double gradient_up = 1 + accumulated(w_.numel() + 4, own);
-    return {.p = p * (1 + own),
-            .gradient = result_.inner_gradient_norm * gradient_up,
-            .residual = norm_above(in_double(p_) - in_double(product_)) + own * (p + product),
+    const double tiny = underflow_of(w_);
+    return {.p = p * (1 + own) + tiny,
+            .gradient = (result_.inner_gradient_norm + vanishing_length(w_)) * gradient_up + tiny,
+            .residual = norm_above(in_double(p_) - in_double(product_)) + own * (p + product) + 2 * tiny,
             .mismatch = norm_above(in_double(result_.value) - in_double(formula)) +
-                        (2 * own + 4 * one) * (direct + cross),
+                        (2 * own + 4 * one) * (direct + cross) + 2 * tiny,
             .direct = direct,
             .v = norm_above(v_)};
   }
