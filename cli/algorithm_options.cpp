@@ -7,7 +7,10 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "bilevel/algorithms/first_rate.h"
 #include "bilevel/algorithms/options.h"
+#include "bilevel/core/oracle.h"
+#include "bilevel/core/random.h"
 
 namespace bilevel::cli {
 namespace {
@@ -138,6 +141,20 @@ void add_algorithm_options(CLI::App& command, AlgorithmFlags& f, bool with_choic
       ->capture_default_str();
   outer->add_option("--records", f.solve.records, "about how many points of the history")
       ->capture_default_str();
+}
+
+void set_fixed_ratio_defaults(const CLI::App& command, const Problem& problem, double longest,
+                              AlgorithmFlags& flags) {
+  AlgorithmSettings& s = flags.settings;
+  if (!find_algorithm(flags.algorithm).fixed_ratios || command.count("--outer-optimizer") > 0) return;
+  s.outer.optimizer = "sgd";
+  if (command.count("--outer-rate") > 0) return;
+  Oracle oracle(problem);
+  const uint64_t seed = flags.solve.seed;
+  const double rate =
+      first_outer_rate(oracle, problem.initial_outer(named_seed(seed, "outer start")),
+                       problem.initial_inner(named_seed(seed, "inner start")), s.inner.rate, longest);
+  if (rate > 0) s.outer.rate = rate;
 }
 
 void refuse_ignored_options(const CLI::App& command, const AlgorithmFlags& f,

@@ -269,8 +269,7 @@ CleanReport clean_in_folder(const Options& o, const CleaningSets& sets, const Cl
     job.put = [&best](Checkpoint& now) { put_best(now, best); };
     const c10::Device device = problem.initial_outer(0).device();
     job.take = [&best, device](const Checkpoint& then) { best = take_best(then, device); };
-    job.data = data_digest({sets.train.labels, sets.valid.labels, sets.test.labels},
-                           {sets.train.features.columns(), sets.classes});
+    job.data = digest;
     return solve_in_folder(job, folder, checkpoint);
   };
   return clean(sets, model, o.clean, hooks);

@@ -45,7 +45,7 @@ struct Options {
 void prepare(const CLI::App& command, const NamedProblem& problem, Options& o) {
   CompareOptions& c = o.compare;
   refuse_ignored_options(command, o.algorithm, c.algorithms);
-  set_problem_defaults(command, problem, Family::warm, o.algorithm);
+  set_problem_defaults(command, problem, o.algorithm);
   c.settings = o.algorithm.settings;
   c.cold_steps = command.count("--inner-steps") > 0 ? c.settings.inner.steps : problem.inner_steps;
   c.solve = o.algorithm.solve;
@@ -172,12 +172,16 @@ void print_text(const Options& o, const NamedProblem& problem, const Comparison&
   if (c.solve.seconds > 0) budget.push_back(fmt::format("{} s", c.solve.seconds));
   if (c.solve.oracle_calls > 0) budget.push_back(fmt::format("{} oracle calls", c.solve.oracle_calls));
   if (budget.empty()) budget.push_back(fmt::format("{} iterations", c.solve.iterations));
-  fmt::print("{}, seeds {}, {} a run{}; loss is {}\n\n", problem.name, seeds_text(c.seeds),
-             fmt::join(budget, " or "), c.search.on ? ", as much again for the search of its rates" : "",
-             c.measure_value ? "f(x, w*(x))" : "f(x, w)");
-  fmt::print("{:<22}{:>5}{:>11}{:>11}{:>12}{:>12}{:>22}{:>22}\n", "algorithm", "T", "inner rate",
-             "outer rate", "iterations", "calls", "loss", c.measure_value ? "|gradient|" : "");
-  for (const ComparedAlgorithm& a : results) {
+  fmt::print("{}, seeds {}, {} a run{}\n", problem.name, seeds_text(c.seeds), fmt::join(budget, " or "),
+             c.search.on ? ", as much again for the search of its rates" : "");
+  fmt::print("yardstick of every row: {}\n", yardstick_text(c, comparison.yardstick));
+  if (!comparison.why.empty()) {
+    fmt::print("not {}: {}\n", name_of(Yardstick::value_function), comparison.why);
+  }
+  fmt::print("\n{:<22}{:>5}{:>11}{:>11}{:>12}{:>12}{:>22}{:>22}\n", "algorithm", "T", "inner rate",
+             "outer rate", "iterations", "calls", name_of(comparison.yardstick),
+             by_value ? "|its gradient|" : "");
+  for (const ComparedAlgorithm& a : comparison.algorithms) {
     std::vector<double> iterations, calls;
     bool failed = false;
     for (const ComparedRun& run : a.runs) {

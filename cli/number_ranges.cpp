@@ -88,7 +88,6 @@ const std::vector<Range>& ranges() {
       {"--corruption", 0, 1},
       {"--train-size", 0, examples},
       {"--valid-size", 0, examples},
-      {"--test-fraction", 0, 1, true, true},
       {"--valid-part", 0, 1, true, true},
       {"--classes", 0, width},
       {"count --classes", 2, width},

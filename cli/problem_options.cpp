@@ -180,7 +180,7 @@ void set_problem_defaults(const CLI::App& command, const NamedProblem& problem, 
     throw std::invalid_argument(fmt::format(
         "--inner-rate: problem {} learns its rate, which is part of x; leave it out", problem.name));
   }
-  set_fixed_ratio_defaults(command, *problem.problem, problem.outer_rate, flags);
+  set_fixed_ratio_defaults(command, *problem.problem, defaults.outer.rate, flags);
   finish_algorithm_options(command, flags);
 }
 

@@ -104,7 +104,7 @@ int run(CLI::App& command, Options& o) {
                   command.count("--inner-rate") > 0);
   }
   o.algorithm.solve.seed = o.problem.data.seed;
-  set_problem_defaults(command, problem, find_algorithm(o.algorithm.algorithm).family, o.algorithm);
+  set_problem_defaults(command, problem, o.algorithm);
   o.algorithm.solve.validate();
   const auto algorithm = make_algorithm(o.algorithm.algorithm, o.algorithm.settings);
   RunFolder folder = open_run(command, o.run, o.problem.data.seed);

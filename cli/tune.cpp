@@ -208,6 +208,16 @@ std::vector<int64_t> by_regularizer(const Tensor& x) {
   return order;
 }
 
+std::string digest_of(const RegularizerSets& sets) {
+  std::vector<Tensor> contents;
+  for (const LabelledRows* set : {&sets.train, &sets.valid, sets.test ? &*sets.test : nullptr}) {
+    if (set == nullptr) continue;
+    contents.push_back(set->labels);
+    for (const Tensor& part : contents_of(set->features)) contents.push_back(part);
+  }
+  return data_digest(contents, {sets.train.features.features(), sets.classes});
+}
+
 SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o, RunFolder& folder,
                              BestPoint& best) {
   const auto checkpoint = load_run(folder, o.run, o.common);
@@ -221,11 +231,9 @@ SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o,
   job.learned_name = "regularisers";
   job.learned = [](const Tensor& x) { return x.exp(); };
   job.hooks = follow(best, {});
-  job.put = [&best](Checkpoint& checkpoint) { put_best(checkpoint, best); };
-  job.take = [&best](const Checkpoint& checkpoint) { best = take_best(checkpoint, c10::kCPU); };
-  const RegularizerSets& sets = problem.sets();
-  job.data = data_digest({sets.train.labels, sets.valid.labels, sets.test ? sets.test->labels : Tensor()},
-                         {problem.layout().features, sets.nonzeros, sets.classes});
+  job.put = [&best](Checkpoint& now) { put_best(now, best); };
+  job.take = [&best](const Checkpoint& then) { best = take_best(then, c10::kCPU); };
+  job.data = digest_of(problem.sets());
   return solve_in_folder(job, folder, checkpoint);
 }
 

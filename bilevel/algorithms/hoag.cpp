@@ -79,8 +79,9 @@ Status Hoag::solve_inner(Oracle& oracle, AlgorithmState& state, const Batch& bat
   state.inner.step += solved.gradients - 1;
   state.numbers["inner_steps"] = static_cast<double>(solved.gradients - 1);
   state.numbers["inner_gradient_norm"] = solved.gradient_norm;
-  // Where rounding ends it the problem is as solved as it can be.
-  return solved.status == Status::breakdown ? Status::converged : solved.status;
+  // Where rounding ends it near the tolerance the problem is as solved as it can be.
+  const bool rounded = solved.status == Status::breakdown && solved.gradient_norm <= 100 * tolerance;
+  return rounded ? Status::converged : solved.status;
 }
 
 bool Hoag::accept(AlgorithmState& state, const OuterGradients& outer_at, double tolerance) const {
@@ -130,6 +131,9 @@ IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& s
     if (!can_go_back) throw;
     return take_back(state, {});
   }
+  // Far from the solution of an inner problem that is too badly conditioned to be solved, nothing can be
+  // compared.
+  if (can_go_back && inner_status == Status::breakdown) return take_back(state, outer_at.loss);
   if (can_go_back && !accept(state, outer_at, tolerance)) return take_back(state, outer_at.loss);
 
   point.final = state.inner;
@@ -142,7 +146,8 @@ IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   const LinearResult linear = conjugate_gradient(products.matrix(), outer_at.w, cg);
   state.v = linear.solution;
   state.numbers["residual"] = linear.residual();
-  const Tensor direction = outer_at.x - products.cross(state.v);
+  const Tensor cross = products.cross(state.v);  // undefined where g has no x, or a difference along v = 0
+  const Tensor direction = cross.defined() ? outer_at.x - cross : outer_at.x;
 
   const Tensor proposed = outer().step(state.x, direction, state.outer);
   if (options_.adaptive) {
@@ -156,9 +161,7 @@ IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   } else {
     state.x = proposed;
   }
-  const Status status = gradient_norm > tolerance && linear.status == Status::converged
-                            ? Status::max_iterations
-                            : linear.status;
+  const Status status = linear.status == Status::converged ? inner_status : linear.status;
   return {.direction = direction, .outer_loss = outer_at.loss, .status = status, .needs_positive = true};
 }
 

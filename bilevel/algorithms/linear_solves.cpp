@@ -19,7 +19,6 @@ bool solve_failed(Status status, bool needs_positive) {
     case Status::not_finite:
       return true;
     case Status::negative_curvature:
-    case Status::breakdown:
       return needs_positive;
     default:
       return false;
@@ -37,8 +36,7 @@ SolveTally tally_of(const StatusCounts& statuses, bool needs_positive) {
   SolveTally tally;
   for (const auto& [name, times] : statuses) {
     tally.all += times;
-    for (const Status status :
-         {Status::diverged, Status::not_finite, Status::negative_curvature, Status::breakdown}) {
+    for (const Status status : {Status::diverged, Status::not_finite, Status::negative_curvature}) {
       if (name == name_of(status) && solve_failed(status, needs_positive)) tally.failed += times;
     }
   }

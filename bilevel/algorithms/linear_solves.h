@@ -10,9 +10,10 @@
 
 namespace bilevel {
 
-// Whether an answer is of no use. A series that grows (`diverged`) has none. Negative curvature and a
-// breakdown end conjugate gradients and a fixed point before the solution (`needs_positive`); a short Neumann
-// series or a factorisation gives what it is asked for there too.
+// Whether an answer is of no use. A series that grows (`diverged`) has none. Negative curvature ends conjugate
+// gradients and a fixed point before the solution (`needs_positive`); a short Neumann series or a
+// factorisation gives what it is asked for there too. A breakdown is shown but no failure: of a positive
+// matrix that is too badly conditioned for its precision, the best iterate so far is what there is.
 bool solve_failed(Status status, bool needs_positive);
 
 using StatusCounts = std::map<std::string, int64_t>;  // by name_of(Status)

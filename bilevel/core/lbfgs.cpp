@@ -97,6 +97,8 @@ LbfgsResult minimize(const std::function<Tensor(const Tensor& w)>& gradient_at, 
     return result;
   }
 
+  const double epsilon = start.scalar_type() == at::kFloat ? std::numeric_limits<float>::epsilon()
+                                                           : std::numeric_limits<double>::epsilon();
   const double tolerance = std::max(options.tolerance, options.relative_tolerance * result.gradient_norm);
 
   // Slopes along the direction: brackets a length where the slope is neither as steep as at the start nor
@@ -134,7 +136,7 @@ LbfgsResult minimize(const std::function<Tensor(const Tensor& w)>& gradient_at, 
   };
 
   Memory memory(options.memory);
-  int64_t since_best = 0;
+  int64_t since_best = 0, lost_in_rounding = 0;
   result.status = Status::max_iterations;
   while (result.gradient_norm > tolerance && result.gradients < options.most_gradients) {
     Tensor direction = memory.empty() ? -options.first_step * gradient : memory.direction(gradient);
@@ -154,7 +156,11 @@ LbfgsResult minimize(const std::function<Tensor(const Tensor& w)>& gradient_at, 
       memory.clear();  // the plain gradient once more, before it gives up
       continue;
     }
-    memory.add(next.w - w, next.gradient - gradient);
+    const Tensor step = next.w - w;
+    // Steps of the size of w's last digits: what is left of the gradient is rounding.
+    const double last_digits = 4 * epsilon * w.norm().item<double>();
+    lost_in_rounding = step.norm().item<double>() <= last_digits ? lost_in_rounding + 1 : 0;
+    memory.add(step, next.gradient - gradient);
     w = next.w;
     gradient = next.gradient;
     // The gradient of an ill-conditioned problem does not fall with every step, and at rounding it never
@@ -165,7 +171,7 @@ LbfgsResult minimize(const std::function<Tensor(const Tensor& w)>& gradient_at, 
       result.gradient_norm = norm;
       since_best = 0;
     }
-    if (since_best >= 50 + result.gradients / 4) {
+    if (since_best >= 50 + result.gradients / 4 || lost_in_rounding >= 10) {
       result.status = Status::breakdown;
       break;
     }

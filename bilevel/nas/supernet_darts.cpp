@@ -14,7 +14,7 @@ namespace bilevel::nas {
 namespace {
 
 // Edges are listed node by node, the edges of node i from the vertices 0 .. i+1.
-int64_t darts_edge(int64_t from, int64_t node) { return node * (node + 3) / 2 + from; }
+int64_t edge(int64_t from, int64_t node) { return node * (node + 3) / 2 + from; }
 
 struct CellInputs {
   Feature before_last, last;
@@ -40,7 +40,7 @@ Feature mixed_cell(Pass& pass, const SearchSpace& space, const CellInputs& input
     if (pass.computes()) {
       std::vector<Tensor> picked;
       for (int64_t node = first; node < space.nodes; ++node)
-        picked.push_back(weights.select(0, darts_edge(from, node)));
+        picked.push_back(weights.select(0, edge(from, node)));
       of_edges = at::stack(picked);
     }
     const std::vector<Feature> sent = mixed_edges(pass, vertices[static_cast<size_t>(from)], edges, of_edges);

@@ -11,7 +11,7 @@
 namespace bilevel::nas {
 namespace {
 
-int64_t edge_row(int64_t from, int64_t to) { return to * (to - 1) / 2 + from; }
+int64_t nasbench201_edge(int64_t from, int64_t to) { return to * (to - 1) / 2 + from; }
 
 Feature mixed_cell(Pass& pass, const SearchSpace& space, const Feature& input, const Tensor& weights) {
   const int64_t last = space.nodes;
@@ -20,7 +20,7 @@ Feature mixed_cell(Pass& pass, const SearchSpace& space, const Feature& input, c
   std::vector<bool> begun(static_cast<size_t>(last) + 1, false);
   for (int64_t from = 0; from < last; ++from) {
     std::vector<int64_t> rows;
-    for (int64_t to = from + 1; to <= last; ++to) rows.push_back(edge_row(from, to));
+    for (int64_t to = from + 1; to <= last; ++to) rows.push_back(nasbench201_edge(from, to));
     Tensor of_edges;
     if (pass.computes()) {
       std::vector<Tensor> picked;

@@ -43,6 +43,7 @@ class Ridge : public Problem, public BoundedEvaluation {
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<LossConstants> loss_constants(const Tensor& x) const override;
   std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
+  void project_outer_(Tensor& x) const override;
 
   Tensor solution(const Tensor& x) const;       // w*(x)
   Tensor hypergradient(const Tensor& x) const;  // d f(w*(x)) / dx = -exp(x) * w* * H^-1 p

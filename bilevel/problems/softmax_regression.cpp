@@ -8,6 +8,7 @@
 #include "bilevel/problems/softmax_constants.h"
 #include "bilevel/problems/softmax_loss.h"
 #include "bilevel/problems/softmax_rounding.h"
+#include "bilevel/problems/stable_outer.h"
 
 namespace bilevel {
 

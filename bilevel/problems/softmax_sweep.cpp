@@ -37,7 +37,7 @@ SparseColumns<T> columns_of(const FeatureMatrix& data) {
           .rows = columns.rows.data_ptr<int32_t>(),
           .values = columns.values.data_ptr<T>(),
           .features = data.features(),
-          .blocks = columns.offsets.numel() / data.features(),
+          .blocks = (columns.offsets.numel() - 1) / data.features(),
           .rows_at_once = columns.rows_at_once};
 }
 

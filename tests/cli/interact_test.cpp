@@ -170,8 +170,8 @@ TEST_F(Interact, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal("--tasks 3 --clusters 4", 2), HasSubstr("--clusters 4: must be"));
   EXPECT_THAT(refusal("--train-examples 0", 2), HasSubstr("--train-examples 0: must be"));
   EXPECT_THAT(refusal("--patience -1", 2), HasSubstr("--patience -1: must be at least 0"));
-  EXPECT_THAT(refusal("--first-regularizer 0", 2), HasSubstr("singular"));
-  EXPECT_THAT(refusal("--inner-rate 0", 2), HasSubstr("inner_rate"));
+  EXPECT_THAT(refusal("--first-regularizer 0", 2), HasSubstr("--first-regularizer 0: must be above 0"));
+  EXPECT_THAT(refusal("--inner-rate 0", 2), HasSubstr("--inner-rate 0: must be above 0"));
   EXPECT_THAT(refusal("--algorithm reverse --truncate 3", 2),
               HasSubstr("--truncate 3 changes nothing for reverse: it is of double-loop, krmd"));
   EXPECT_THAT(refusal("--algorithm magic", 2), HasSubstr("'magic' is unknown"));
@@ -209,7 +209,7 @@ TEST_F(Interact, FilesThatAreWrongAreNamed) {
 }
 
 TEST_F(Interact, RatesThatExplodeEndWithTheirOwnExitCode) {
-  const Output output = run_interact("--inner-rate 1e300 --iterations 2 --out '" + folder_ / "run" + "'");
+  const Output output = run_interact("--inner-rate 1e25 --iterations 2 --out '" + folder_ / "run" + "'");
   EXPECT_EQ(output.exit_code, 3);
   EXPECT_THAT(output.err, HasSubstr("rate"));
   EXPECT_EQ(json::parse(read_text(folder_ / "run/run.json")).at("status"), "failed");

@@ -59,7 +59,7 @@ TEST(Learn, NamesWhatIsWrong) {
     EXPECT_EQ(output.exit_code, exit_code) << output.err;
     return output.err;
   };
-  EXPECT_THAT(said(" --ridge 0", 2), HasSubstr("ridge = 0"));
+  EXPECT_THAT(said(" --ridge 0", 2), HasSubstr("--ridge 0: aid solves"));
   EXPECT_THAT(said(" --truncate 3", 2), HasSubstr("--truncate 3 changes nothing for --learner aid"));
   EXPECT_THAT(said(" --network conv4", 2), HasSubstr("conv4"));
   EXPECT_THAT(said(" --ways 1000", 2), HasSubstr("1000"));

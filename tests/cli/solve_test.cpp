@@ -145,7 +145,7 @@ TEST(Compare, EveryAlgorithmLowersTheLossAndNoTwoAreTheSame) {
 
 TEST(Compare, GivenRatesAreUsedAndNotSearched) {
   const json report = run_json(
-      "compare --problem ridge --algorithms aid-cg,idarts --seeds 5 --outer-rate 0.5 --inner-rate 0.2 "
+      "compare --problem ridge --algorithms aid-cg,idarts --seeds 5-5 --outer-rate 0.5 --inner-rate 0.2 "
       "--budget-calls 500 --outer-optimizer sgd");
   for (const json& row : report.at("algorithms")) {
     EXPECT_EQ(row.at("candidates"), 0);

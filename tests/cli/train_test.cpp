@@ -191,7 +191,7 @@ TEST_F(TrainTest, BadWordsAreNamedAndNothingIsLeft) {
       {small() + " --auxiliary 0.4", "only the DARTS space"},
       {small() + " --rate -1", "--rate -1"},
       {small() + " --rate 1e39", "--rate 1e39: must be above 0 and at most 3.4e+38"},
-      {small() + " --weight-decay 1e39", "--weight-decay 1e+39"},
+      {small() + " --weight-decay 1e39", "--weight-decay 1e39"},
       {"--data nothing --arch '" + cell + "'", "--data nothing: must be one of"},
       {" --data " + folder_ / "train.images" + " --arch '" + cell + "'", "--labels"},
   };

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <limits>
+#include <stdexcept>
 
 #include "bilevel/core/problem.h"
 #include "bilevel/problems/quadratic.h"
@@ -137,9 +138,9 @@ TEST(SolveInner, AProblemWithoutASolutionIsNotCalledSolved) {
   const SolvedInner unbounded = solve_inner(of_line, vec({0}), vec({1}), {.relative_tolerance = 1e-8});
   EXPECT_FALSE(unbounded.solved);
   EXPECT_NE(unbounded.status, Status::converged);
-  const SolvedInner not_finite = solve_inner(of_broken, vec({0}), vec({0}), {.relative_tolerance = 1e-8});
-  EXPECT_FALSE(not_finite.solved);
-  EXPECT_EQ(not_finite.status, Status::not_finite);
+  // A loss that is no number stops the run, here as everywhere.
+  EXPECT_THAT([&] { solve_inner(of_broken, vec({0}), vec({0}), {.relative_tolerance = 1e-8}); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("inner_loss returned")));
 }
 
 TEST(SolveInner, RefusesOptionsOutOfBoundsByName) {

@@ -62,7 +62,7 @@ TEST(Interact, TheSelectedModelsAreTrainedOnTrainingExamplesAlone) {
     EXPECT_GT(problem.inner_gradient(learned.summary.state.inner.w, learned.summary.state.x, {})
                   .norm()
                   .item<double>(),
-              1e-2 * first)
+              3e-3 * first)
         << algorithm;
     EXPECT_EQ(learned.valid_loss, problem.outer_loss(learned.w, learned.x, {}).item<double>());
   }
@@ -71,9 +71,8 @@ TEST(Interact, TheSelectedModelsAreTrainedOnTrainingExamplesAlone) {
 // A search that does worse than no interaction at all is not what anybody wants to be handed.
 TEST(Interact, ABaselineThatIsBetterIsReturned) {
   const TaskSets sets = draw_clustered_tasks({.tasks = 4, .clusters = 2, .features = 5});
-  InteractOptions options = short_search(0);  // C and rho where they begin
+  InteractOptions options = short_search(1);  // C and rho stay near where they begin
   options.problem.first_coupling = 4;
-  options.problem.first_regularizer = 1;
   InteractReport report = interact(sets, options, doubles());
   ASSERT_TRUE(report.independent && report.pooled);
   const double least = std::min(report.independent->valid_loss, report.pooled->valid_loss);

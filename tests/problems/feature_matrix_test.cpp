@@ -55,6 +55,16 @@ TEST(FeatureMatrix, ColumnsOfSeveralBlocks) {
   EXPECT_LT(relative_error(transposed_scores(matrix, {}, factors), dense.t().mm(factors)), 1e-14);
 }
 
+TEST(FeatureMatrix, OneColumnOfOneBlock) {
+  const Tensor dense = thin_examples(20, 1, 3, 1).features;
+  const FeatureMatrix matrix = FeatureMatrix::from_dense(dense, Storage::sparse);
+  // Every table of the kernels: none may look for a second block.
+  for (const int64_t columns : {3, 10, 40}) {
+    const Tensor factors = random_like(at::empty({20, columns}, doubles()), 2);
+    EXPECT_LT(relative_error(transposed_scores(matrix, {}, factors), dense.t().mm(factors)), 1e-14);
+  }
+}
+
 TEST(FeatureMatrix, CompressingLosesNothing) {
   for (const int64_t features : {6, 40}) {
     const Tensor dense = thin_examples(20, features, 3, 1).features;
