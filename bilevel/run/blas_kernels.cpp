@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 namespace bilevel {
 namespace {
@@ -112,6 +114,11 @@ void use_best_blas_kernels(char** argv) {
   if (!now.fallback() || !variable(openblas_variable).empty() || !variable(own_variable).empty()) return;
   ::setenv(openblas_variable, now.best.c_str(), 1);
   ::setenv(own_variable, now.best.c_str(), 1);
+  // By its own path, so that ps and killall go on knowing the program by its name; the link itself also works
+  // where the file was replaced meanwhile.
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) ::execv(program.c_str(), argv);
   ::execv("/proc/self/exe", argv);
   ::unsetenv(openblas_variable);  // the system refused, and children may fare better
   ::unsetenv(own_variable);
