@@ -23,8 +23,8 @@ struct AlgorithmFlags {
 // `with_choice` = with --algorithm; compare takes several and has its own option.
 void add_algorithm_options(CLI::App& command, AlgorithmFlags& flags, bool with_choice = true);
 // Turns names into values, once the command line is parsed and the defaults that depend on the problem are
-// set. Throws std::invalid_argument for an option that the algorithm does not read. A default of the command's
-// that it does not read becomes the library's, so that no text tells of what is not used.
+// set. Throws std::invalid_argument for an option that the algorithm does not read. A default of the
+// command's that it does not read becomes the library's, so that no text tells of what is not used.
 void finish_algorithm_options(const CLI::App& command, AlgorithmFlags& flags);
 // Plain steps for x where the algorithm's rates fall in fixed ratios and the command line does not ask for
 // another optimiser. `longest` is how far the first of them moves an entry of x, which is Adam's rate by

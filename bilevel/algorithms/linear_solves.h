@@ -10,8 +10,8 @@
 
 namespace bilevel {
 
-// Whether an answer is of no use. A series that grows (`diverged`) has none. Negative curvature ends conjugate
-// gradients and a fixed point before the solution (`needs_positive`); a short Neumann series or a
+// Whether an answer is of no use. A series that grows (`diverged`) has none. Negative curvature ends
+// conjugate gradients and a fixed point before the solution (`needs_positive`); a short Neumann series or a
 // factorisation gives what it is asked for there too. A breakdown is shown but no failure: of a positive
 // matrix that is too badly conditioned for its precision, the best iterate so far is what there is.
 bool solve_failed(Status status, bool needs_positive);

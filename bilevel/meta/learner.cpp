@@ -58,7 +58,7 @@ void LearnerOptions::validate() const {
   require_that(ridge >= 0 && std::isfinite(ridge), "ridge", ridge, "finite and at least 0");
   require_that(proximal > 0 && std::isfinite(proximal), "proximal", proximal, "positive and finite");
   require_that(centre_weight > 0 && std::isfinite(centre_weight), "centre_weight", centre_weight,
-          "positive and finite");
+               "positive and finite");
   if (curvature != "hessian" && curvature != "gauss-newton") {
     throw std::invalid_argument(
         fmt::format("curvature '{}' is unknown: choose hessian or gauss-newton", curvature));

@@ -230,7 +230,7 @@ bool can_normalize_batch(const Tensor& x) {
 Tensor normalize_batch(const Tensor& x, const Tensor& scale, const Tensor& shift, double epsilon) {
   const auto options = x.options().requires_grad(false);
   return BatchNorm::apply(x, scale.defined() ? scale.contiguous() : at::ones({x.size(1)}, options),
-                     shift.defined() ? shift.contiguous() : at::zeros({x.size(1)}, options), epsilon);
+                          shift.defined() ? shift.contiguous() : at::zeros({x.size(1)}, options), epsilon);
 }
 
 }  // namespace bilevel::nas

@@ -69,7 +69,7 @@ DartsOutput walk_network_darts(Pass& pass, const Genotype& genotype, const Netwo
   const std::set<int64_t> reductions = reduction_cells(options.cells);
   pass.enter("stem");
   NetworkCellInputs inputs = options.imagenet_stem ? imagenet_stem(pass, images, options.channels)
-                                            : cifar_stem(pass, images, options.channels);
+                                                   : cifar_stem(pass, images, options.channels);
   int64_t channels = options.channels;
   DartsOutput output;
   for (int64_t c = 0; c < options.cells; ++c) {

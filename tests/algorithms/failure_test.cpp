@@ -115,8 +115,8 @@ TEST(Failure, an_outer_step_to_where_the_inner_rate_is_not_safe_is_the_outer_rat
   // g's curvature is exp(x), and f drives x up by 5 a step: the inner rate is safe at 0 and not at 5.
   const FunctionProblem problem(
       [](const Tensor& w, const Tensor& x, const Batch&) { return 0.5 * (x.exp() * (w - 1).square()).sum(); },
-      [](const Tensor& w, const Tensor& x, const Batch&) { return 1e-3 * w.square().sum() - x.sum(); }, at::zeros({1}, at::kDouble),
-      at::zeros({1}, at::kDouble));
+      [](const Tensor& w, const Tensor& x, const Batch&) { return 1e-3 * w.square().sum() - x.sum(); },
+      at::zeros({1}, at::kDouble), at::zeros({1}, at::kDouble));
   AlgorithmSettings settings;
   settings.inner = {.steps = 100, .rate = 0.3};
   settings.outer.rate = 5;
