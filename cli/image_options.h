@@ -1,6 +1,6 @@
 #pragma once
-// Options that say which images, and what is told of those that were held out: shared by the commands that
-// search and train networks.
+// The options that select images, and the report on the images held out for testing; shared by the commands
+// that search and train networks.
 
 #include <CLI/CLI.hpp>
 

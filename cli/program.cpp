@@ -39,7 +39,7 @@ std::string version_text() {
 
 std::string where_help_is(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
-  return fmt::format("`bilevel {}--help` shows what can be said",
+  return fmt::format("see `bilevel {}--help` for usage",
                      chosen.empty() ? "" : chosen.front()->get_name() + " ");
 }
 

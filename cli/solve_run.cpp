@@ -121,8 +121,8 @@ BestPoint take_best(const Checkpoint& checkpoint, c10::Device device) {
       best.before = found->second.to(device);
     }
   } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format(
-        "checkpoint: the part 'best' is missing or of another kind ({}); begin the run anew", error.what()));
+    throw std::runtime_error(
+        fmt::format("checkpoint: the part 'best' is missing or damaged ({}); start a new run", error.what()));
   }
   return best;
 }

@@ -237,9 +237,9 @@ SolveSummary solve_in_folder(const RegularizerSearch& problem, const Options& o,
   return solve_in_folder(job, folder, checkpoint);
 }
 
-// Both models are trained from the first w with as many steps: T where every iteration of the search begins
-// anew, T for each of them elsewhere. The search's is returned where it does better on the validation
-// examples than x = 0, which is the same as having searched nothing.
+// Trains both models from the first w with the same number of steps: T if every iteration of the search
+// starts from the first w, T per iteration otherwise. The searched model is returned only if it beats x = 0,
+// that is no search at all, on the validation examples.
 void choose_model(const RegularizerSearch& problem, const AlgorithmFlags& flags, Tuned& tuned) {
   Oracle oracle(problem);
   const AlgorithmState& last = tuned.summary.state;

@@ -5,7 +5,7 @@
 // full sets,
 //
 //     error <= |e| + (L_fx + |C| L_p / mu + tau P / mu + |C| rho P / mu^2) delta + |C| |p - H v| / mu
-//     delta = |grad_w g| / mu >= |w - w*|,   P = |p| + L_p delta >= |df/dw| at w*         (math.md, 14)
+//     delta = |grad_w g| / mu >= |w - w*|,   P = |p| + L_p delta >= |df/dw| at w*
 //
 // because C v - C* H*^-1 p* = C H^-1 (H v - p) + C H^-1 (p - p*) + C (H^-1 - H*^-1) p* + (C - C*) H*^-1 p*.
 // It does not ask how v was found: damping, the Gauss-Newton matrix, minibatches and differences all show in

@@ -22,8 +22,8 @@ struct RandomSearch {
 };
 
 // The one of `samples` random cells whose loss is least; cells without a finite loss do not take part.
-// `tried`, where it is given, is told after every cell how many there were and the least loss so far. Throws
-// NotFiniteError where no cell has a finite loss.
+// `tried`, if given, is called after every cell with the number of cells so far and the smallest loss. Throws
+// NotFiniteError if no cell has a finite loss.
 Genotype best_random_cell(const SearchSpace& space, int64_t samples, uint64_t seed,
                           const std::function<double(const Genotype&)>& loss,
                           const std::function<void(int64_t, double)>& tried = {});

@@ -5,7 +5,7 @@
 //     g(w, x) = mean_i sigmoid(x_i) * cross entropy_i(X W') + regularization |W|^2,    f(w) = mean cross
 //     entropy(X_v W')
 //
-// The mean, not K-RMD's printed sum, which diverges at its own rate (math.md, 10). W is classes x features,
+// The mean, not K-RMD's printed sum, which diverges at its own rate of 1. W is classes x features,
 // flat row by row; W and x start at zero.
 
 #include <optional>

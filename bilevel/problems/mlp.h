@@ -1,7 +1,6 @@
 #pragma once
 // A small tanh network, the non-convex problem of the set: its Hessian has negative eigenvalues, so implicit
-// estimators need damping or the Gauss-Newton matrix here (math.md, "On networks the Hessian is not
-// positive").
+// estimators need damping or the Gauss-Newton matrix here.
 //
 //     g(w, x) = mean_i sigmoid(x_i) * cross entropy_i + sum_t exp(r_t) |W_t|^2,    f(w) = mean validation
 //     cross entropy

@@ -5,7 +5,7 @@
 //     f(w) = |A_o w - b_o|^2,     g(w, x) = |A_x x + A_w w - b_i|^2
 //
 // With entries uniform on [0,1] and 10,000 samples H = 2 A_w'A_w has eigenvalues from 1.6e3 to 2.7e4, so the
-// paper's rate 2e-5 contracts by 0.968 a step (math.md, 11). A minibatch's sum is scaled by N/|B| and so
+// paper's rate 2e-5 contracts by 0.968 a step. A minibatch's sum is scaled by N/|B| and so
 // unbiased.
 
 #include <memory>
