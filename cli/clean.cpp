@@ -63,7 +63,9 @@ void add_options(CLI::App& command, Options& o) {
 
   auto* named = command.add_option_group("a named set with noise drawn on it");
   named->add_option("--data", o.data, "mnist or fashion-mnist");
-  named->add_option("--data-dir", o.named.folder, "where `bilevel data get` put it")
+  named
+      ->add_option("--data-dir", o.named.folder,
+                   "folder of sets known by name: fetched, or unpacked as they come")
       ->envname("BILEVEL_DATA")
       ->capture_default_str();
   named->add_option("--corruption", o.named.corruption, "probability that a training label is replaced")

@@ -16,7 +16,9 @@ void add_image_options(CLI::App& command, ImageDataOptions& data, AugmentOptions
                    "class; or an "
                    "IDX file of images")
       ->capture_default_str();
-  images->add_option("--data-dir", data.folder, "where sets known by name are")
+  images
+      ->add_option("--data-dir", data.folder,
+                   "folder of sets known by name: fetched, or unpacked as they come")
       ->envname("BILEVEL_DATA")
       ->capture_default_str();
   images->add_option("--labels", data.labels, "IDX file of labels, for an IDX file of images");

@@ -33,7 +33,9 @@ void add_problem_options(CLI::App& command, ProblemFlags& f) {
   data->add_flag("--bias", f.data.bias, "append a column of ones, regularised like the rest");
   auto* named = command.add_option_group("a named image set with noise drawn on it (hyper-cleaning)");
   named->add_option("--data", f.named_data, "mnist or fashion-mnist, with a column of ones");
-  named->add_option("--data-dir", f.named.folder, "where `bilevel data get` put it")
+  named
+      ->add_option("--data-dir", f.named.folder,
+                   "folder of sets known by name: fetched, or unpacked as they come")
       ->envname("BILEVEL_DATA")
       ->capture_default_str();
   named->add_option("--corruption", f.named.corruption, "probability that a training label is replaced")

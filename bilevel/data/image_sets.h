@@ -30,6 +30,9 @@ struct ImageSet {
   std::string package;               // as the package manager names it, with its version; else an address
   std::string inside;                // the folder of the files in the package
   std::vector<std::string> classes;  // names
+  std::string archive = {};          // the file that the authors offer, empty where the files come one by one
+  std::string unpacked = {};         // the folder that the archive makes
+  std::string other_form = {};       // the folder of the same images in a format that is not read
 };
 
 std::vector<std::string> image_set_names();
@@ -46,8 +49,8 @@ struct ImageClasses {
 std::string how_to_get(const ImageSet& set, const std::string& folder);
 
 // The folder that holds all files of the set at their right sizes: `folder`/NAME, else `folder` itself, else
-// where the Debian package puts them, or, for a set without a package, its archive's folder in `folder`.
-// Throws std::runtime_error naming what is missing and how to get it.
+// the folder in it that the authors' archive makes, else where the Debian package puts them. Throws
+// std::runtime_error naming the files that are missing or of another size, both sizes, and how to get them.
 std::string find_image_set(std::string_view name, const std::string& folder);
 
 // Any set by name from what find_image_set finds.

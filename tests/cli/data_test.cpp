@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -62,6 +64,43 @@ TEST(DataShow, NamesWhatIsMissing) {
     EXPECT_THAT(missing.err, AllOf(HasSubstr("no package ships it"), HasSubstr("cifar-100-binary.tar.gz"),
                                    HasSubstr(folder / "sets/cifar100")));
   }
+}
+
+// All of CIFAR-100, in the folder that its archive makes, with pixels by a script of another language, which
+// sums them up too.
+TEST(DataShow, ReadsCifar100AsItsArchiveUnpacks) {
+  if (std::system("python3 --version >/dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "SKIPPED: python3, which writes the records, is not installed";
+  }
+  const char* source = std::getenv("BILEVEL_SOURCE_DIR");
+  ASSERT_NE(source, nullptr) << "BILEVEL_SOURCE_DIR is not set: run by ctest, or set it";
+  const TemporaryFolder folder;
+  ASSERT_EQ(std::system(("python3 '" + std::string(source) + "/tests/data/write_cifar.py' '" + folder / "" +
+                         "' 100 50000 10000")
+                            .c_str()),
+            0);
+  const nlohmann::json expected = nlohmann::json::parse(read_text(folder / "expected.json"));
+  for (const char* named : {"", "cifar-100-binary"}) {
+    const Output output = run_program("data show --data cifar100 --data-dir '" + folder / named + "' --json");
+    ASSERT_EQ(output.exit_code, 0) << output.err;
+    const nlohmann::json shown = output.json();
+    EXPECT_EQ(shown.at("train"), 50000);
+    EXPECT_EQ(shown.at("test"), 10000);
+    EXPECT_EQ(shown.at("channels"), 3);
+    ASSERT_EQ(shown.at("classes").size(), 100U);
+    for (const nlohmann::json& one : shown.at("classes")) {
+      EXPECT_EQ(one.at("train"), 500) << one;
+      EXPECT_EQ(one.at("test"), 100) << one;
+    }
+    for (size_t channel = 0; channel < 3; ++channel) {
+      EXPECT_NEAR(shown.at("mean").at(channel), expected.at("mean").at(channel).get<double>(), 1e-9);
+      EXPECT_NEAR(shown.at("std").at(channel), expected.at("std").at(channel).get<double>(), 1e-9);
+    }
+  }
+  std::filesystem::resize_file(folder / "cifar-100-binary/test.bin", 30739999);
+  const Output cut = run_program("data show --data cifar100 --data-dir '" + folder / "" + "'");
+  EXPECT_EQ(cut.exit_code, 1);
+  EXPECT_THAT(cut.err, HasSubstr("is not whole: test.bin has 30739999 bytes, expected 30740000"));
 }
 
 }  // namespace

@@ -183,7 +183,7 @@ TEST(ImageSets, SayHowToFetchWhatIsMissing) {
                     HasSubstr("bilevel data get mnist --to " + folder.path())));
   folder.put("train-images-idx3-ubyte", "short");
   EXPECT_THAT(message_of([&] { find_image_set("mnist", folder.path()); }),
-              HasSubstr("of 5 bytes instead of 47040016"));
+              HasSubstr("train-images-idx3-ubyte has 5 bytes, expected 47040016"));
 }
 
 TEST(ImageSets, ReadCifarRecords) {
