@@ -71,6 +71,12 @@ void prepare(const CLI::App& command, const NamedProblem& problem, Options& o) {
 
 // ---- what came out ----
 
+// Rules that take one step of w an iteration have no T.
+std::optional<int64_t> inner_steps_of(const ComparedAlgorithm& a, const AlgorithmSettings& settings) {
+  const AlgorithmOptionSet reads = options_read(find_algorithm(a.name), settings);
+  return reads.contains(AlgorithmOption::inner_steps) ? std::optional(a.inner_steps) : std::nullopt;
+}
+
 std::vector<double> final_values(const ComparedAlgorithm& a) {
   std::vector<double> values;
   for (const ComparedRun& run : a.runs) values.push_back(run.records.back().value);
@@ -142,9 +148,10 @@ Json report_json(const Options& o, const NamedProblem& problem, const Comparison
   out["batches"] = {{"inner", c.stochastic_batches.inner_batch}, {"outer", c.stochastic_batches.outer_batch}};
   out["algorithms"] = Json::array();
   for (const ComparedAlgorithm& a : comparison.algorithms) {
+    const auto steps = inner_steps_of(a, c.settings);
     Json row = {{"name", a.name},
                 {"family", family_name(a.family)},
-                {"inner_steps", a.inner_steps},
+                {"inner_steps", steps ? Json(*steps) : Json()},
                 {"inner_rate", a.inner_rate},
                 {"outer_rate", a.outer_rate},
                 {"candidates", a.candidates},
@@ -190,8 +197,10 @@ void print_text(const Options& o, const NamedProblem& problem, const Comparison&
       failed = failed || ended_badly(run.summary.reason);
     }
     const auto gradient = final_gradient(a);
-    fmt::print("{:<22}{:>5}{:>11.3g}{:>11.3g}{:>12.0f}{:>12.0f}{:>22}{:>22}{}\n", a.name, a.inner_steps,
-               a.inner_rate, a.outer_rate, mean_and_spread(iterations).mean, mean_and_spread(calls).mean,
+    const auto steps = inner_steps_of(a, c.settings);
+    fmt::print("{:<22}{:>5}{:>11.3g}{:>11.3g}{:>12.0f}{:>12.0f}{:>22}{:>22}{}\n", a.name,
+               steps ? fmt::to_string(*steps) : "-", a.inner_rate, a.outer_rate,
+               mean_and_spread(iterations).mean, mean_and_spread(calls).mean,
                spread_text(mean_and_spread(final_values(a))), gradient ? spread_text(*gradient) : "",
                failed ? "  diverged: where it last was well" : "");
   }

@@ -75,7 +75,8 @@ std::string way_out_of_separator(std::string_view line, char separator) {
                ? "its fields are separated by semicolons, its decimals by commas: rewrite both, for example "
                  "with sed 's/,/./g; s/;/,/g'"
                : "its fields are separated by semicolons: rewrite them as commas in a .csv file, for example "
-                 "with sed 's/;/,/g'";
+                 "with sed 's/;/,/g', or with sed 's/,/./g; s/;/,/g' where its decimals are written with "
+                 "commas";
   }
   if (separator == ',' && has('\t')) {
     return "its fields are separated by tabs: give the file the ending .tsv";

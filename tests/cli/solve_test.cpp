@@ -15,6 +15,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -74,6 +75,22 @@ TEST(Solve, SettingsOfSingleAlgorithmsReachThem) {
            {"bome", "--joint-rate 0.02 --barrier 0.1"}}) {
     EXPECT_FALSE(x_of(algorithm).equal(x_of(algorithm + " " + setting))) << algorithm;
   }
+}
+
+// FSLA's proof needs its rates in fixed ratios, which Adam's own scale would undo.
+TEST(Solve, FslaTakesPlainStepsUnlessAdamIsAskedFor) {
+  const TemporaryFolder folder;
+  int runs = 0;
+  const auto heading_of = [&](const std::string& algorithm) {
+    const std::string out = folder / ("run" + std::to_string(runs++));
+    const std::string text =
+        run_program("solve --problem ridge --iterations 3 --out " + out + " --algorithm " + algorithm).out;
+    return text.substr(0, text.find('\n'));
+  };
+  EXPECT_THAT(heading_of("fsla"), HasSubstr("outer sgd"));
+  EXPECT_THAT(heading_of("single-loop-cg"), HasSubstr("outer sgd"));
+  EXPECT_THAT(heading_of("fsla --outer-optimizer adam"), HasSubstr("outer adam"));
+  EXPECT_THAT(heading_of("aid-cg"), HasSubstr("outer adam"));
 }
 
 TEST(Solve, ADivergingRunSaysWhyAndKeepsTheLastGoodState) {
@@ -141,6 +158,15 @@ TEST(Compare, EveryAlgorithmLowersTheLossAndNoTwoAreTheSame) {
   EXPECT_THAT(read_text(folder / "cmp/runs.csv"), HasSubstr("algorithm,seed,iteration,seconds,oracle_calls"));
   EXPECT_THAT(read_text(folder / "cmp/by_oracle_calls.csv"), HasSubstr("\nsaba,"));
   EXPECT_THAT(read_text(folder / "cmp/by_seconds.csv"), HasSubstr("loss_mean,loss_spread"));
+}
+
+TEST(Compare, OnlyAlgorithmsWithAnInnerLoopHaveAnInnerLength) {
+  const std::string command =
+      "compare --problem ridge --algorithms aid-cg,soba --seeds 0-0 --outer-rate 0.01 --budget-calls 200";
+  const json rows = run_json(command).at("algorithms");
+  EXPECT_EQ(rows.at(0).at("inner_steps"), 10);
+  EXPECT_TRUE(rows.at(1).at("inner_steps").is_null());
+  EXPECT_THAT(run_program(command).out, ContainsRegex("soba +- "));
 }
 
 TEST(Compare, GivenRatesAreUsedAndNotSearched) {

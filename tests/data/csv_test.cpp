@@ -126,7 +126,8 @@ TEST_F(Csv, TellsWaysOfWritingATableApart) {
   expect(",x,y\n0,1,0\n", "line 1: expected a name for column 0, found ''", "to_csv(..., index=False)", last);
   // Separators.
   expect("a;b;y\n1;2;0\n", "line 1: expected fields separated by ',', found 'a;b;y'", "sed 's/;/,/g'", last);
-  expect("a;b;y\n1,5;2;0\n", "line 1: expected fields separated by ','", "sed 's/;/,/g'", last);
+  expect("a;b;y\n1,5;2;0\n", "line 1: expected fields separated by ','",
+         "sed 's/,/./g; s/;/,/g' where its decimals", last);
   expect("1,5;2;0\n", "line 1: expected fields separated by ','", "sed 's/,/./g; s/;/,/g'", last);
   expect("\"fixed acidity\";\"y\"\n7.4;5\n", "line 1: expected ',' after a quoted field", "sed 's/;/,/g'",
          last);
