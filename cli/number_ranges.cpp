@@ -131,6 +131,7 @@ const std::vector<Range>& ranges() {
       {"--stop-window", 1, endless},
       {"--stop-ratio", 0, 1, true, true},
       {"--most-skips", 0, endless},
+      {"--guard-strength", 0, 1e6},
       {"--tune-epochs", 0, endless},
       {"--eigenvalue-products", 0, within_step},
       {"--score-images", 0, examples},

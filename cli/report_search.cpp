@@ -9,6 +9,7 @@
 
 #include "bilevel/data/byte_source.h"
 #include "bilevel/nas/genotype.h"
+#include "bilevel/nas/guards/guard.h"
 #include "bilevel/run/html.h"
 #include "bilevel/run/plot.h"
 #include "cli/report.h"
@@ -225,6 +226,18 @@ std::optional<double> value_of_chosen(const RunData& run, const char* name) {
   return last_value(run.metrics, measure);
 }
 
+// Empty where there was none: a curve without numbers is left out.
+CurveGroup guard_curve(const RunData& run) {
+  const std::string name = run.effective("--guard");
+  CurveGroup group{.title = "Guard", .remark = {}, .measures = {{.object = {}, .name = "guard"}}};
+  for (const nas::GuardKind& kind : nas::guard_kinds()) {
+    if (kind.name != name) continue;
+    group.title = fmt::format("Guard: {}", name);
+    group.remark = fmt::format("{}.", kind.curve);
+  }
+  return group;
+}
+
 std::vector<CurveGroup> search_curves(const RunData& run) {
   const auto one = [](const char* title, const char* name, bool percent, const char* remark) {
     return CurveGroup{
@@ -257,6 +270,7 @@ std::vector<CurveGroup> search_curves(const RunData& run) {
                        "Of the validation loss's Hessian in alpha; a steep rise announces a collapse."));
   groups.push_back(one("Implicit over direct term", "mixed_over_direct", false,
                        "How much of the hypergradient a first-order search would miss."));
+  groups.push_back(guard_curve(run));
   return groups;
 }
 

@@ -192,6 +192,7 @@ SearchSetting search_setting(const std::string& label, const SearchGround& groun
                              const ReproduceOptions& options) {
   SearchSetting setting{label, nas::default_search_options(ground.space, method)};
   nas::SearchOptions& o = setting.options;
+  o.guard = {};  // the paper's algorithm and those it is compared with are bare
   if (options.full()) {
     o.alpha_steps = std::max<int64_t>(1, ground.problem->inner_samples() / o.batch);
   } else {

@@ -260,9 +260,17 @@ void work(const CLI::App& command, const SearchFlags& o, Setup& setup, nas::Sear
   }
 }
 
+// It began without one, and goes on as it began, whatever the default is now.
+bool is_from_before_guards(const RunFlags& run) {
+  if (run.resume.empty()) return false;
+  const Json config = read_json_file(run.resume + "/config.json");
+  return config.contains("effective") && !config["effective"].contains("--guard");
+}
+
 void run(CLI::App& command, SearchFlags& o, int& exit_code) {
   take_options(command, o.run, o.common);
   if (repeats_finished_run(o.run, o.common)) return;
+  if (is_from_before_guards(o.run)) set_option(command, "--guard", "none");
   Progress progress(o.common);
   progress.line("search: reading the data");
   Setup setup = make_setup(command, o, progress);

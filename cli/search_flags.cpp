@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/nas/guards/guard.h"
 #include "cli/image_options.h"
 
 namespace bilevel::cli {
@@ -19,6 +20,20 @@ CLI::Option* add_setting(CLI::App& group, SearchFlags& o, const std::string& nam
                          const std::string& help) {
   o.settings.emplace_back(name, [&o, field](nas::SearchOptions& target) { field(target) = field(o.given); });
   return group.add_option(name, field(o.given), help);
+}
+
+std::string guard_names() {
+  std::vector<std::string> names;
+  for (const nas::GuardKind& kind : nas::guard_kinds()) names.push_back(kind.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string guard_strengths() {
+  std::vector<std::string> each;
+  for (const nas::GuardKind& kind : nas::guard_kinds()) {
+    each.push_back(fmt::format("{}: {} ({:g})", kind.name, kind.quantity, kind.strength));
+  }
+  return fmt::format("{}; 0 = as without a guard", fmt::join(each, ", "));
 }
 
 }  // namespace
@@ -117,6 +132,13 @@ void add_search_options(CLI::App& command, SearchFlags& o) {
 
   auto* collapse = command.add_option_group("against collapse");
   add_setting(
+      *collapse, o, "--guard", [](S & s) -> auto& { return s.guard.name; },
+      fmt::format("{} or none: keeps alpha from collapsing along the search; left out: {}, where the method "
+                  "moves alpha",
+                  guard_names(), nas::default_guard));
+  add_setting(
+      *collapse, o, "--guard-strength", [](S & s) -> auto& { return s.guard.strength; }, guard_strengths());
+  add_setting(
       *collapse, o, "--stop", [](S & s) -> auto& { return s.stop; },
       "eigenvalue, skips or none: end before a collapse and return the genotype from before it");
   add_setting(
@@ -194,6 +216,7 @@ void refuse_ignored(const CLI::App& command, const SearchFlags& o, const nas::Se
   };
   needs("--momentum", "--inner-optimizer heavy-ball or nesterov",
         is_one_of(search.inner.optimizer, {"heavy-ball", "nesterov"}));
+  needs("--guard-strength", "a --guard", search.guard.on());
   needs("--stop-window", "--stop eigenvalue", search.stop == "eigenvalue");
   needs("--stop-ratio", "--stop eigenvalue", search.stop == "eigenvalue");
   needs("--most-skips", "--stop skips", search.stop == "skips");
@@ -210,6 +233,9 @@ nas::SearchOptions search_options(const CLI::App& command, const SearchFlags& o,
   }
   if (command.count("--inner-steps") > 0 && o.method == "truncated" && command.count("--truncate") == 0) {
     search.hypergradient.truncate = search.inner.steps;
+  }
+  if (command.count("--guard") > 0 && command.count("--guard-strength") == 0) {
+    search.guard.strength = search.guard.on() ? nas::find_guard(search.guard.name).strength : 0;
   }
   if (command.count("--final-rate") == 0) search.final_rate = std::min(search.final_rate, search.inner.rate);
   if (!o.mixed.empty()) search.hypergradient.curvature.difference_mixed = o.mixed == "difference";

@@ -42,6 +42,8 @@ Json search_json(const SearchOutput& o) {
               {"method", o.options.method},
               {"data", o.data},
               {"seed", o.options.seed},
+              {"guard", o.options.guard.name},
+              {"guard_strength", o.options.guard.strength},
               {"stopped", nas::name_of(s.end)},
               {"genotype", nas::genotype_text(s.genotype)},
               {"chosen_epoch", s.chosen_epoch},
@@ -98,14 +100,15 @@ std::string epoch_line(const nas::SearchSpace& space, const EpochRecord& r, int6
 
 void print_search(const SearchOutput& o) {
   const nas::SearchSummary& s = o.summary;
-  const bool table = o.benchmark != nullptr;
-  fmt::print("{:>5}{:>12}{:>11}{:>10}{:>12}{:>14}{:>7}{}  genotype\n",
+  const bool table = o.benchmark != nullptr, guard = o.options.guard.on();
+  fmt::print("{:>5}{:>12}{:>11}{:>10}{:>12}{:>14}{}{:>7}{}  genotype\n",
              o.options.method == "random" ? "cell" : "epoch", "valid loss", "valid %", "rate", "eigenvalue",
-             "mixed/direct", "skips", table ? "   table %" : "");
+             "mixed/direct", guard ? "     guard" : "", "skips", table ? "   table %" : "");
   for (const EpochRecord& r : s.history) {
-    fmt::print("{:>5}{:>12}{:>11}{:>10.2g}{:>12}{:>14}{:>7}{}  {}\n", r.epoch,
+    fmt::print("{:>5}{:>12}{:>11}{:>10.2g}{:>12}{:>14}{}{:>7}{}  {}\n", r.epoch,
                cell_number(r.valid_loss, "{:.4f}"), cell_number(r.valid_accuracy, "{:.2f}"), r.rate,
-               cell_number(r.eigenvalue, "{:.3g}"), cell_number(r.mixed_over_direct, "{:.3g}"), r.skips,
+               cell_number(r.eigenvalue, "{:.3g}"), cell_number(r.mixed_over_direct, "{:.3g}"),
+               guard ? fmt::format("{:>10}", cell_number(r.guard, "{:.3g}")) : "", r.skips,
                table ? fmt::format("{:>10}", cell_number(test_accuracy(r), "{:.2f}")) : "",
                nas::genotype_text(r.genotype));
   }

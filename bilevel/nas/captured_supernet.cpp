@@ -123,6 +123,14 @@ class Derivatives {
     if (taped_) return taped_->gradient(in[0], in[1], {in[2], in[3]});
     return on_images(in).inner_gradient(in[0], in[1], {});
   }
+  // The second input is the mixture, not alpha.
+  Tensor in_w_at_mixture(const std::vector<Tensor>& in) const {
+    if (taped_) return taped_->gradient_at(in[0], in[1], {in[2], in[3]});
+    const FunctionProblem::Loss loss = [&](const Tensor& w, const Tensor& mixture, const Batch&) {
+      return base_.loss(w, mixture, {in[2], in[3]});
+    };
+    return FunctionProblem(loss, loss, in[0], in[1]).inner_gradient(in[0], in[1], {});
+  }
   Tensor in_x(const std::vector<Tensor>& in) const {
     if (taped_) return taped_->gradient_in_alpha(in[0], in[1], {in[2], in[3]});
     return on_images(in).inner_gradient_in_outer(in[0], in[1], {});
@@ -176,7 +184,7 @@ class Products {
   Captured point_, gradient_, hessian_, cross_;
 };
 
-class CapturedSupernet : public Problem {
+class CapturedSupernet : public SupernetEngine {
  public:
   CapturedSupernet(const SupernetProblem& base, int64_t batch)
       : base_(base),
@@ -184,6 +192,9 @@ class CapturedSupernet : public Problem {
         derivatives_(base),
         inner_w_(
             [this](const std::vector<Tensor>& in) { return std::vector<Tensor>{derivatives_.in_w(in)}; }),
+        inner_w_at_([this](const std::vector<Tensor>& in) {
+          return std::vector<Tensor>{derivatives_.in_w_at_mixture(in)};
+        }),
         inner_x_(
             [this](const std::vector<Tensor>& in) { return std::vector<Tensor>{derivatives_.in_x(in)}; }),
         outer_([this](const std::vector<Tensor>& in) {
@@ -211,6 +222,10 @@ class CapturedSupernet : public Problem {
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override {
     if (!fits(base_.train(), batch)) return base_.inner_gradient(w, x, batch);
     return inner_w_(inputs(w, x, base_.train(), batch))[0];
+  }
+  Tensor inner_gradient_at(const Tensor& w, const Tensor& mixture, const Batch& batch) const override {
+    if (!fits(base_.train(), batch)) return base_.inner_gradient_at(w, mixture, batch);
+    return inner_w_at_(inputs(w, mixture, base_.train(), batch))[0];
   }
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override {
     if (!fits(base_.train(), batch)) return base_.inner_gradient_in_outer(w, x, batch);
@@ -243,7 +258,7 @@ class CapturedSupernet : public Problem {
   int64_t batch_;
   Derivatives derivatives_;
   // Replaying a graph changes what it holds, but nothing that a caller can see.
-  mutable Captured inner_w_, inner_x_, outer_;
+  mutable Captured inner_w_, inner_w_at_, inner_x_, outer_;
   mutable Products products_;
   mutable int64_t at_point_ = 0;  // which linearization's point the products' graph holds
 };
@@ -303,7 +318,7 @@ std::unique_ptr<Linearization> CapturedSupernet::linearize(const Tensor& w, cons
 
 bool can_capture() { return at::hasCUDA(); }
 
-std::unique_ptr<Problem> capture_supernet(const SupernetProblem& base, int64_t batch) {
+std::unique_ptr<SupernetEngine> capture_supernet(const SupernetProblem& base, int64_t batch) {
   return std::make_unique<CapturedSupernet>(base, batch);
 }
 
@@ -315,7 +330,7 @@ namespace bilevel::nas {
 
 bool can_capture() { return false; }
 
-std::unique_ptr<Problem> capture_supernet(const SupernetProblem& /*base*/, int64_t /*batch*/) {
+std::unique_ptr<SupernetEngine> capture_supernet(const SupernetProblem& /*base*/, int64_t /*batch*/) {
   throw std::invalid_argument("captured graphs need a LibTorch with CUDA");
 }
 

@@ -14,6 +14,6 @@ bool can_capture();  // the library was built with CUDA
 
 // Batches of `batch` images go through graphs; others, and other samplings than softmax, through `base`,
 // which must outlive the result. Throws std::invalid_argument where can_capture() is false.
-std::unique_ptr<Problem> capture_supernet(const SupernetProblem& base, int64_t batch);
+std::unique_ptr<SupernetEngine> capture_supernet(const SupernetProblem& base, int64_t batch);
 
 }  // namespace bilevel::nas

@@ -23,7 +23,7 @@ EpochRecord record_of(const RandomSearch& search, const Benchmark* benchmark, co
   r.operation_shares = operation_shares(search.space, genotype);
   r.operation_weights = r.operation_shares;
   r.skips = skip_count(genotype);
-  r.search_loss = r.direction_norm = r.eigenvalue = r.mixed_over_direct = not_measured;
+  r.search_loss = r.direction_norm = r.eigenvalue = r.mixed_over_direct = r.guard = not_measured;
   r.alpha = at::zeros({search.space.alpha_size()}, at::kDouble);
   r.rate = search.training.rate;
   if (benchmark == nullptr) return r;

@@ -124,10 +124,11 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
   options_.inner.schedule.final_fraction = options_.final_rate / options_.inner.rate;
   if (problem.initial_outer(0).is_cuda() && can_capture()) {
     captured_ = capture_supernet(supernet_, options_.batch);
-    problem_ = std::make_unique<WithWeightDecay>(*captured_, options_.weight_decay);
-  } else {
-    problem_ = std::make_unique<WithWeightDecay>(supernet_, options_.weight_decay);
   }
+  const SupernetEngine& engine = captured_ ? *captured_ : supernet_;
+  guard_ = make_guard(options_.guard, supernet_, engine);
+  const Problem& guarded = guard_ ? static_cast<const Problem&>(*guard_) : engine;
+  problem_ = std::make_unique<WithWeightDecay>(guarded, options_.weight_decay);
 }
 
 std::unique_ptr<Algorithm> Search::make_rule(double series_rate) const {
@@ -159,8 +160,10 @@ SearchState Search::begin() const {
   return state;
 }
 
-// What an epoch changes: the temperature of the sampling, and the series' rate where it is measured.
+// What an epoch changes: the guard, the temperature of the sampling, and the series' rate where it is
+// measured.
 void Search::set_epoch(SearchState& state, Oracle& oracle, Streams& streams) {
+  guard_value_ = guard_ ? guard_->set_epoch(state.epoch, options_.epochs) : nothing;
   if (options_.method == "gdas") {
     const double along =
         options_.epochs > 1 ? static_cast<double>(state.epoch) / static_cast<double>(options_.epochs - 1) : 0;
@@ -197,7 +200,14 @@ void Search::step(SearchState& state, Oracle& oracle, Streams& streams) {
     ++now.iteration;
     return;
   }
-  const IterationSummary summary = rule_->step(oracle, now, streams);
+  // What a guard adds to f is no part of what is measured.
+  const Penalty penalty = guard_ ? guard_->penalty(now.x) : Penalty{};
+  IterationSummary summary = rule_->step(oracle, now, streams);
+  if (penalty.gradient.defined()) {
+    if (summary.outer_loss.defined()) summary.outer_loss = summary.outer_loss - penalty.value;
+    if (summary.direction.defined()) summary.direction = summary.direction - penalty.gradient;
+    if (summary.direct.defined()) summary.direct = summary.direct - penalty.gradient;
+  }
   ++state.statuses[std::string(bilevel::name_of(summary.status))];
   if (summary.outer_loss.defined()) state.loss.add(summary.outer_loss);
   if (summary.direction.defined()) state.norm.add(summary.direction.norm());
@@ -245,11 +255,13 @@ EpochRecord Search::record(const SearchState& state, Streams& streams) const {
   r.search_loss = state.loss.value();
   r.direction_norm = state.norm.value();
   r.mixed_over_direct = state.ratio.value();
-  const auto score = supernet_.score(state.algorithm.inner.w, mixture.to(state.algorithm.x.options()),
-                                     supernet_.valid(), options_.batch, options_.score_images);
+  const auto score =
+      supernet_.score(state.algorithm.inner.w, supernet_.shifted(mixture.to(state.algorithm.x.options())),
+                      supernet_.valid(), options_.batch, options_.score_images);
   r.valid_loss = score.loss;
   r.valid_accuracy = score.accuracy;
   r.eigenvalue = dominant_eigenvalue(state, streams);
+  r.guard = guard_value_;
   r.rate = options_.inner.rate * options_.inner.schedule.factor(state.algorithm.inner.step);
   r.series_rate = state.series_rate > 0 ? state.series_rate : r.rate;
   r.seconds = state.seconds;

@@ -15,6 +15,7 @@
 #include "bilevel/algorithms/linear_solves.h"
 #include "bilevel/nas/benchmark.h"
 #include "bilevel/nas/genotype.h"
+#include "bilevel/nas/guards/guard.h"
 #include "bilevel/nas/search_options.h"
 #include "bilevel/nas/supernet_problem.h"
 
@@ -31,7 +32,8 @@ struct EpochRecord {
   double direction_norm = 0;                  // mean |hypergradient| of the epoch; NaN where alpha rested
   double eigenvalue = 0;                      // dominant, of the validation loss in alpha; NaN = not measured
   double mixed_over_direct =
-      0;  // mean |implicit term| / |direct term| of the hypergradient; NaN = there was none
+      0;             // mean |implicit term| / |direct term| of the hypergradient; NaN = there was none
+  double guard = 0;  // what the guard was at in the epoch (lambda of beta decay, ...); NaN = there was none
   double rate = 0, series_rate = 0;   // of the weights and of the Neumann series at the epoch's end
   BenchmarkValues benchmark, regret;  // of the genotype in the table, where one was given
   std::string benchmark_note;         // why there is none
@@ -114,11 +116,13 @@ class Search {
   Genotype best_of_samples(const SearchState& state, const SearchCallbacks& callbacks) const;
 
   SupernetProblem& supernet_;
-  std::unique_ptr<Problem> captured_;  // on a GPU: the supernet's derivatives as graphs
-  std::unique_ptr<Problem> problem_;   // with weight decay
+  std::unique_ptr<SupernetEngine> captured_;  // on a GPU: the supernet's derivatives as graphs
+  std::unique_ptr<Guard> guard_;              // around that; null = none
+  std::unique_ptr<Problem> problem_;          // with weight decay
   SearchOptions options_;
   const Benchmark* benchmark_;
   int64_t steps_per_epoch_ = 0;
+  double guard_value_ = 0;  // of the present epoch
   std::unique_ptr<Algorithm> rule_;
 };
 

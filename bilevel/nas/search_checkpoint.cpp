@@ -50,6 +50,7 @@ nlohmann::json record_metadata(const EpochRecord& r) {
           {"direction_norm", number(r.direction_norm)},
           {"eigenvalue", number(r.eigenvalue)},
           {"mixed_over_direct", number(r.mixed_over_direct)},
+          {"guard", number(r.guard)},
           {"rate", r.rate},
           {"series_rate", r.series_rate},
           {"benchmark", values_list(r.benchmark)},
@@ -71,6 +72,7 @@ EpochRecord record_of(const nlohmann::json& j, const SearchSpace& space) {
   r.direction_norm = number(j.at("direction_norm"));
   r.eigenvalue = number(j.at("eigenvalue"));
   r.mixed_over_direct = number(j.at("mixed_over_direct"));
+  r.guard = number(j.value("guard", nlohmann::json()));  // null, too, in a run from before there were guards
   r.rate = j.at("rate").get<double>();
   r.series_rate = j.at("series_rate").get<double>();
   r.benchmark = values_of(j.at("benchmark"));
@@ -164,6 +166,7 @@ nlohmann::ordered_json epoch_json(const SearchSpace& space, const EpochRecord& r
               {"direction_norm", number(r.direction_norm)},
               {"eigenvalue", number(r.eigenvalue)},
               {"mixed_over_direct", number(r.mixed_over_direct)},
+              {"guard", number(r.guard)},
               {"rate", r.rate},
               {"series_rate", r.series_rate},
               {"skips", r.skips},

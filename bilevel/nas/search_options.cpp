@@ -70,6 +70,11 @@ void SearchOptions::validate() const {
   if (stop != "none" && !find_search_method(method).moves_alpha) {
     throw std::invalid_argument(fmt::format("--stop {}: {} has no alpha that could collapse", stop, method));
   }
+  guard.validate();
+  if (guard.on() && !find_search_method(method).moves_alpha) {
+    throw std::invalid_argument(
+        fmt::format("--guard {}: {} has no alpha that could collapse; leave it out", guard.name, method));
+  }
   inner.validate();
   hypergradient.curvature.validate();
 }
@@ -89,6 +94,7 @@ SearchOptions default_search_options(const SearchSpace& space, const std::string
   o.outer.beta1 = 0.5;
   o.outer.beta2 = 0.999;
   o.outer.preparation.weight_decay = 1e-3;
+  if (find_search_method(method).moves_alpha) o.guard = {default_guard, find_guard(default_guard).strength};
   o.hypergradient.terms = 2;
   o.hypergradient.truncate = 1;
   o.hypergradient.curvature.difference_mixed = true;

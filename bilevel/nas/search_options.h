@@ -8,6 +8,7 @@
 #include "bilevel/core/inner.h"
 #include "bilevel/core/outer.h"
 #include "bilevel/hypergradients/registry.h"
+#include "bilevel/nas/guards/guard.h"
 #include "bilevel/nas/space.h"
 
 namespace bilevel::nas {
@@ -42,6 +43,8 @@ struct SearchOptions {
   int64_t score_images = 1000;       // validation images that measure the supernet after an epoch; 0 = all
   int64_t eigenvalue_products = 12;  // of Lanczos for the dominant eigenvalue in alpha; 0 = not measured
 
+  GuardOptions guard = {};  // against collapse, along the whole search (guards/)
+
   std::string stop = "none";  // eigenvalue or skips
   int64_t stop_window =
       5;  // epochs that the eigenvalue is averaged over and compared across (Zela et al. 2020)
@@ -55,7 +58,8 @@ struct SearchOptions {
   void validate() const;
 };
 
-// Of the papers and of the benchmarks' own code (NAS-Bench-201, NAS-Bench-1Shot1, DARTS).
+// Of the papers and of the benchmarks' own code (NAS-Bench-201, NAS-Bench-1Shot1, DARTS), but for the guard:
+// the papers' algorithms are bare, which is `guard = {}`.
 SearchOptions default_search_options(const SearchSpace& space, const std::string& method);
 
 }  // namespace bilevel::nas

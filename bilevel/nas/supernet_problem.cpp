@@ -74,12 +74,24 @@ void SupernetProblem::set_mixture(const Tensor& mixture) {
   sampling_ = Sampling::given;
 }
 
+void SupernetProblem::set_mixture_shift(const Tensor& shift) {
+  if (shift_.defined() && shift.defined()) {
+    shift_.copy_(shift);
+  } else {
+    shift_ = shift.defined() ? shift.detach().clone() : Tensor();
+  }
+}
+
+Tensor SupernetProblem::shifted(const Tensor& mixture) const {
+  return shift_.defined() ? mixture + shift_ : mixture;
+}
+
 Tensor SupernetProblem::mixture(const Tensor& x, uint64_t seed) const {
   switch (sampling_) {
     case Sampling::softmax:
-      return mixture_weights(supernet_.space(), x);
+      return shifted(mixture_weights(supernet_.space(), x));
     case Sampling::gumbel:
-      return gumbel_mixture(supernet_.space(), x, temperature_, seed);
+      return shifted(gumbel_mixture(supernet_.space(), x, temperature_, seed));
     case Sampling::uniform:
       return uniform_mixture(supernet_.space(), x, seed);
     case Sampling::given:
@@ -98,6 +110,13 @@ Tensor SupernetProblem::inner_loss(const Tensor& w, const Tensor& x, const Batch
 
 Tensor SupernetProblem::outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
   return loss(w, mixture(x, batch.seed), valid_.prepare(batch));
+}
+
+Tensor SupernetProblem::inner_gradient_at(const Tensor& w, const Tensor& mixture, const Batch& batch) const {
+  const FunctionProblem::Loss at_mixture = [this](const Tensor& weights, const Tensor& m, const Batch& b) {
+    return loss(weights, m, train_.prepare(b));
+  };
+  return FunctionProblem(at_mixture, at_mixture, w, mixture).inner_gradient(w, mixture, batch);
 }
 
 std::optional<InnerParts> SupernetProblem::inner_parts(const Tensor& w, const Tensor& x,

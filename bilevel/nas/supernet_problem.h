@@ -11,6 +11,7 @@
 
 #include "bilevel/core/problem.h"
 #include "bilevel/nas/supernet.h"
+#include "bilevel/nas/supernet_engine.h"
 
 namespace bilevel::nas {
 
@@ -37,7 +38,7 @@ enum class Sampling {
   given     // as set_mixture() says, whatever alpha is: tuning weights while choices are made
 };
 
-class SupernetProblem : public Problem {
+class SupernetProblem : public SupernetEngine {
  public:
   SupernetProblem(Supernet supernet, ImageSource train, ImageSource valid, const at::TensorOptions& tensors);
 
@@ -53,6 +54,8 @@ class SupernetProblem : public Problem {
     return sampling_ == Sampling::softmax || sampling_ == Sampling::gumbel;
   }
 
+  Tensor inner_gradient_at(const Tensor& w, const Tensor& mixture, const Batch& batch) const override;
+
   // The loss by its parts, for whoever holds prepared images (a captured GPU graph).
   Tensor mixture(const Tensor& x, uint64_t seed) const;
   Tensor loss(const Tensor& w, const Tensor& mixture,
@@ -64,6 +67,11 @@ class SupernetProblem : public Problem {
   Sampling sampling() const { return sampling_; }
   void set_sampling(Sampling sampling, double temperature = 1);  // of the gumbel softmax
   void set_mixture(const Tensor& mixture);                       // and Sampling::given
+
+  // Added to what softmax and gumbel make of alpha, as a skip connection beside the mixture is (guards/);
+  // undefined = nothing. A captured graph reads its memory, so that a new value is written to the same place.
+  void set_mixture_shift(const Tensor& shift);
+  Tensor shifted(const Tensor& mixture) const;
 
   // Mean loss and accuracy in percent over the whole source, without augmentation, in batches of `batch`;
   // `largest` images at most, 0 = all. The batch's own statistics serve, as in the search.
@@ -79,7 +87,7 @@ class SupernetProblem : public Problem {
   at::TensorOptions tensors_;
   Sampling sampling_ = Sampling::softmax;
   double temperature_ = 1;
-  Tensor given_;
+  Tensor given_, shift_;
 };
 
 }  // namespace bilevel::nas

@@ -51,6 +51,10 @@ TEST(IgnoredOptions, AreRefusedByEveryCommandThatRunsAnAlgorithm) {
            {"search --method darts --terms 3", "--terms 3 changes nothing for --method darts"},
            {"search --method gdas --inner-steps 3", "--inner-steps 3 changes nothing for --method gdas"},
            {"search --most-skips 1", "--most-skips 1 changes nothing without --stop skips"},
+           {"search --guard none --guard-strength 3", "--guard-strength 3 changes nothing without a --guard"},
+           {"search --method random-sharing --guard-strength 3",
+            "--guard-strength 3 changes nothing without"},
+           {"search --method random --guard smoothing", "--guard smoothing: random has no alpha"},
        }) {
     const std::string command = arguments.substr(0, arguments.find(' '));
     if (command == "check") {  // it has no folder

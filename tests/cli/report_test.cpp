@@ -241,10 +241,11 @@ TEST_F(ReportTest, PagesHoldWhatTheRunsMade) {
             HasSubstr("0 \u2192 3"), HasSubstr("<code>--alpha-rate</code></th><td>0.05"),
             HasSubstr("gradients of the inner loss"), HasSubstr("<details>")));
   if (plots) {
-    for (const char* picture : {"<h3>Loss</h3>", "<h3>Operations: mean weight over all edges</h3>",
-                                "<h3>Operations: share of the cell&#39;s edges</h3>",
-                                "id=\"axis-steps\" checked", "id=\"axis-calls\"", "id=\"axis-seconds\"",
-                                "alt=\"Weights of the operations on 2 \u2192 3 by epoch"}) {
+    for (const char* picture :
+         {"<h3>Loss</h3>", "<h3>Operations: mean weight over all edges</h3>",
+          "<h3>Operations: share of the cell&#39;s edges</h3>", "<h3>Guard: beta-decay</h3>",
+          "id=\"axis-steps\" checked", "id=\"axis-calls\"", "id=\"axis-seconds\"",
+          "alt=\"Weights of the operations on 2 \u2192 3 by epoch"}) {
       EXPECT_THAT(of_search, HasSubstr(picture));
     }
     EXPECT_EQ(count(of_search, "card heat"), 6U);

@@ -114,6 +114,50 @@ TEST_F(SearchTest, EverySpaceGivesOneJsonObject) {
   EXPECT_THAT(again.err, AllOf(HasSubstr("--out " + folder_ / "a/darts"), HasSubstr("--resume")));
 }
 
+TEST_F(SearchTest, IsGuardedUnlessItIsToldNotTo) {
+  const auto report = [&, runs = 0](const std::string& more) mutable {
+    const std::string out = folder_ / ("guarded-" + std::to_string(runs++));
+    const Output output = run_program("search --json --quiet --method darts-first-order --epochs 4" +
+                                      small() + " --out " + out + " " + more);
+    EXPECT_EQ(output.exit_code, 0) << output.err;
+    return output.json();
+  };
+  const json usual = report(""), named = report("--guard beta-decay --guard-strength 25"),
+             none = report("--guard none"), nothing = report("--guard-strength 0"),
+             smooth = report("--guard smoothing");
+  EXPECT_EQ(usual.at("guard"), "beta-decay");
+  EXPECT_EQ(usual.at("guard_strength"), 25);
+  EXPECT_EQ(usual.at("alpha"), named.at("alpha"));
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    EXPECT_EQ(usual.at("history")[epoch].at("guard"), 25.0 * epoch / 4);
+    EXPECT_TRUE(none.at("history")[epoch].at("guard").is_null());
+  }
+  EXPECT_EQ(none.at("guard"), "none");
+  EXPECT_NE(none.at("alpha"), usual.at("alpha"));
+  EXPECT_EQ(none.at("alpha"), nothing.at("alpha"));
+  EXPECT_EQ(smooth.at("guard_strength"), 0.3);
+  const json config = json::parse(read_text(folder_ / "guarded-0/config.json"));
+  EXPECT_EQ(config.at("effective").at("--guard"), "beta-decay");
+}
+
+// It began bare, whatever the default is now.
+TEST_F(SearchTest, ARunFromBeforeThereWereGuardsGoesOnWithoutOne) {
+  const std::string bare = long_search() + " --guard none --quiet --json --out ", run = folder_ / "old";
+  const Output whole = run_program(bare + (folder_ / "whole"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  Background program(bare + run, folder_ / "err");
+  const int status = program.end_when([&] { return std::filesystem::exists(run + "/checkpoint"); }, SIGTERM);
+  ASSERT_TRUE(WIFEXITED(status));
+  ASSERT_EQ(WEXITSTATUS(status), 130) << "too late to stop it: " << read_text(folder_ / "err");
+  json config = json::parse(read_text(run + "/config.json"));
+  config["options"].erase("--guard");
+  for (const char* name : {"--guard", "--guard-strength"}) config["effective"].erase(name);
+  put(run + "/config.json", config.dump());
+  const json gone_on = resumed(run);
+  EXPECT_EQ(gone_on.at("guard"), "none");
+  EXPECT_EQ(gone_on.at("alpha"), whole.json().at("alpha"));
+}
+
 TEST_F(SearchTest, ConjugateGradientsCountByDefaultAndEndWhereTheHessianIsNotPositive) {
   const std::string search = "search --method cg --epochs 2 --alpha-steps 15 --quiet " + small() + " --out ";
   const Output good = run_program(search + (folder_ / "good") + " --json");

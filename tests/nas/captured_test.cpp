@@ -21,7 +21,7 @@ TEST(CapturedSupernet, GivesWhatTheSupernetGives) {
   options.height = options.width = 8;
   const auto train = image_source(draw_images({.samples = 12, .seed = 1}, gpu));
   const auto valid = image_source(draw_images({.samples = 12, .seed = 2}, gpu));
-  const SupernetProblem plain(Supernet(make_space("nasbench201"), options), train, valid, gpu);
+  SupernetProblem plain(Supernet(make_space("nasbench201"), options), train, valid, gpu);
   const auto captured = capture_supernet(plain, 4);
   Oracle a(*captured), b(plain);
   const NoWaiting nothing_is_read;
@@ -29,8 +29,12 @@ TEST(CapturedSupernet, GivesWhatTheSupernetGives) {
     const Tensor w = plain.initial_inner(seed),
                  x = test::random_like(plain.initial_outer(seed).cpu(), seed).to(gpu);
     const Batch batch{at::arange(4) + static_cast<int64_t>(seed), seed};
+    // A graph sees what is added to the mixture as it is now.
+    plain.set_mixture_shift(0.1 * static_cast<double>(seed) * at::ones_like(x));
     EXPECT_LT(relative_error(a.inner_gradient(w, x, batch), b.inner_gradient(w, x, batch)), 1e-11);
     EXPECT_LT(relative_error(a.inner_gradient_in_outer(w, x, batch), b.inner_gradient_in_outer(w, x, batch)),
+              1e-11);
+    EXPECT_LT(relative_error(captured->inner_gradient_at(w, x, batch), plain.inner_gradient_at(w, x, batch)),
               1e-11);
     const OuterGradients f = a.outer_gradients(w, x, batch), g = b.outer_gradients(w, x, batch);
     EXPECT_LT(relative_error(f.w, g.w), 1e-11);

@@ -42,9 +42,14 @@ SupernetProblem problem_of(const Case& c, bool merged, const at::TensorOptions& 
   return {Supernet(make_space("nasbench201", c.operations), options), images(1), images(2), tensors};
 }
 
-void expect_same_derivatives(const Case& c, const at::TensorOptions& tensors, double near) {
-  const SupernetProblem base = problem_of(c, true, tensors);
-  const SupernetProblem plain = problem_of(c, false, test::doubles());
+void expect_same_derivatives(const Case& c, const at::TensorOptions& tensors, double near,
+                             bool shifted = false) {
+  SupernetProblem base = problem_of(c, true, tensors), plain = problem_of(c, false, test::doubles());
+  if (shifted) {  // as by an auxiliary skip
+    const Tensor shift = random_like(plain.initial_outer(0), 3);
+    plain.set_mixture_shift(shift);
+    base.set_mixture_shift(shift.to(tensors));
+  }
   const auto taped = TapedSupernet::make(base);
   ASSERT_TRUE(taped.has_value());
   const auto cpu = [](const Tensor& t) { return t.to(at::kCPU, at::kDouble); };
@@ -92,10 +97,25 @@ TEST(Tape, GivesTheDerivativesOfAutomaticDifferentiation) {
   for (const Case& c : cases()) expect_same_derivatives(c, test::doubles(), 1e-11);
 }
 
+TEST(Tape, GivesThemWithAShiftedMixture) {
+  for (const Case& c : cases()) expect_same_derivatives(c, test::doubles(), 1e-11, true);
+}
+
+TEST(Tape, GivesTheGradientAtAGivenMixture) {
+  const SupernetProblem base = problem_of(cases()[0], true, test::doubles());
+  const auto taped = TapedSupernet::make(base);
+  ASSERT_TRUE(taped.has_value());
+  const Tensor w = base.initial_inner(1), mixture = random_like(base.initial_outer(1), 2);
+  EXPECT_LT(relative_error(taped->gradient_at(w, mixture, base.train().prepare({})),
+                           base.inner_gradient_at(w, mixture, {})),
+            1e-11);
+}
+
 TEST(Tape, GivesThemOnAGpu) {
   const auto gpu = test::doubles().device(at::kCUDA);
   if (!at::hasCUDA() || !can_run_tape(gpu)) GTEST_SKIP() << "needs a GPU and its kernels";
   for (const Case& c : cases()) expect_same_derivatives(c, gpu, 1e-10);
+  for (const Case& c : cases()) expect_same_derivatives(c, gpu, 1e-10, true);
 }
 
 // In float the tape is as near to double precision as automatic differentiation is; with TF32, which rounds

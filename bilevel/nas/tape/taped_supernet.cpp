@@ -21,12 +21,12 @@ Tensor softmax_jacobian(const SearchSpace& space, const Tensor& mixture, const T
 
 class TapedLinearization : public Linearization {
  public:
-  TapedLinearization(std::shared_ptr<const TapeOnDevice> tape, const SearchSpace& space, const Tensor& w,
+  TapedLinearization(std::shared_ptr<const TapeOnDevice> tape, const SupernetProblem& base, const Tensor& w,
                      const Tensor& alpha, const LabelledImages& images)
       : tape_(std::move(tape)),
-        space_(space),
-        mixture_(mixture_weights(space, alpha.detach())),
-        point_(run_tape(*tape_, w, mixture_, images)) {
+        space_(base.supernet().space()),
+        softmax_(mixture_weights(space_, alpha.detach())),
+        point_(run_tape(*tape_, w, base.shifted(softmax_), images)) {
     point_->gradients({.w = false, .mixture = false});
   }
 
@@ -49,12 +49,12 @@ class TapedLinearization : public Linearization {
  private:
   Tensor in_alpha(const Tensor& u) const {
     const at::AutoGradMode no_graph(false);
-    return softmax_jacobian(space_, mixture_, u);
+    return softmax_jacobian(space_, softmax_, u);
   }
 
   std::shared_ptr<const TapeOnDevice> tape_;
   const SearchSpace& space_;
-  Tensor mixture_;
+  Tensor softmax_;
   std::unique_ptr<TapePoint> point_;
 };
 
@@ -69,34 +69,39 @@ std::optional<TapedSupernet> TapedSupernet::make(const SupernetProblem& base) {
 }
 
 Tensor TapedSupernet::gradient(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const {
-  const Tensor mixture = mixture_weights(base_->supernet().space(), alpha.detach());
-  return run_tape(*tape_, w, mixture, images)->gradients({.w = true, .mixture = false}).w;
+  return gradient_at(w, base_->shifted(mixture_weights(base_->supernet().space(), alpha.detach())), images);
+}
+
+Tensor TapedSupernet::gradient_at(const Tensor& w, const Tensor& mixture,
+                                  const LabelledImages& images) const {
+  return run_tape(*tape_, w, mixture.detach(), images)->gradients({.w = true, .mixture = false}).w;
 }
 
 Tensor TapedSupernet::gradient_in_alpha(const Tensor& w, const Tensor& alpha,
                                         const LabelledImages& images) const {
   const SearchSpace& space = base_->supernet().space();
-  const Tensor mixture = mixture_weights(space, alpha.detach());
-  const TapeGradients g = run_tape(*tape_, w, mixture, images)->gradients({.w = false, .mixture = true});
-  return softmax_jacobian(space, mixture, g.mixture);
+  const Tensor softmax = mixture_weights(space, alpha.detach());
+  const TapeGradients g =
+      run_tape(*tape_, w, base_->shifted(softmax), images)->gradients({.w = false, .mixture = true});
+  return softmax_jacobian(space, softmax, g.mixture);
 }
 
 OuterGradients TapedSupernet::gradients(const Tensor& w, const Tensor& alpha,
                                         const LabelledImages& images) const {
   const SearchSpace& space = base_->supernet().space();
-  const Tensor mixture = mixture_weights(space, alpha.detach());
-  const std::unique_ptr<TapePoint> point = run_tape(*tape_, w, mixture, images);
+  const Tensor softmax = mixture_weights(space, alpha.detach());
+  const std::unique_ptr<TapePoint> point = run_tape(*tape_, w, base_->shifted(softmax), images);
   const TapeGradients g = point->gradients({});
   OuterGradients result;
   result.loss = point->loss();
   result.w = g.w;
-  result.x = softmax_jacobian(space, mixture, g.mixture);
+  result.x = softmax_jacobian(space, softmax, g.mixture);
   return result;
 }
 
 std::unique_ptr<Linearization> TapedSupernet::linearize(const Tensor& w, const Tensor& alpha,
                                                         const LabelledImages& images) const {
-  return std::make_unique<TapedLinearization>(tape_, base_->supernet().space(), w, alpha, images);
+  return std::make_unique<TapedLinearization>(tape_, *base_, w, alpha, images);
 }
 
 }  // namespace bilevel::nas

@@ -18,9 +18,10 @@ class TapedSupernet {
   // result.
   static std::optional<TapedSupernet> make(const SupernetProblem& base);
 
-  // The loss is the cross entropy on `images` with the softmax of alpha as the mixture, whatever
-  // base.sampling() says.
-  Tensor gradient(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const;  // in w
+  // The loss is the cross entropy on `images` with the softmax of alpha, and base's shift, as the mixture,
+  // whatever base.sampling() says.
+  Tensor gradient(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const;       // in w
+  Tensor gradient_at(const Tensor& w, const Tensor& mixture, const LabelledImages& images) const;  // in w
   Tensor gradient_in_alpha(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const;
   OuterGradients gradients(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const;
   // Without Gauss-Newton products.

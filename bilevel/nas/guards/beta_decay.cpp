@@ -1,0 +1,50 @@
+#include "bilevel/nas/guards/beta_decay.h"
+
+#include <ATen/ATen.h>
+
+namespace bilevel::nas {
+namespace {
+
+int64_t rows_of(const SearchSpace& space) {
+  int64_t rows = 0;
+  for (const AlphaBlock& block : space.alpha) rows += block.rows;
+  return rows;
+}
+
+}  // namespace
+
+double BetaDecay::set_epoch(int64_t epoch, int64_t epochs) {
+  lambda_ = strength_ * static_cast<double>(epoch) / static_cast<double>(epochs);
+  return lambda_;
+}
+
+Tensor BetaDecay::mean_logsumexp(const Tensor& x) const {
+  Tensor sum = at::zeros({}, x.options());
+  for (const AlphaBlock& block : space_.alpha) {
+    sum = sum + at::logsumexp(space_.block(x, block.name), 1).sum();
+  }
+  return sum / static_cast<double>(rows_of(space_));
+}
+
+Penalty BetaDecay::penalty(const Tensor& x) const {
+  if (lambda_ == 0) return {};  // alpha's steps are those of a bare search, to the bit
+  const Tensor alpha = x.detach();
+  return {.value = lambda_ * mean_logsumexp(alpha),
+          .gradient = lambda_ / static_cast<double>(rows_of(space_)) * mixture_weights(space_, alpha)};
+}
+
+Tensor BetaDecay::outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  const Tensor loss = base().outer_loss(w, x, batch);
+  return lambda_ == 0 ? loss : loss + lambda_ * mean_logsumexp(x);
+}
+
+OuterGradients BetaDecay::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  OuterGradients all = base().outer_gradients(w, x, batch);
+  const Penalty added = penalty(x);
+  if (!added.gradient.defined()) return all;
+  all.loss = all.loss + added.value;
+  all.x = all.x + added.gradient;
+  return all;
+}
+
+}  // namespace bilevel::nas

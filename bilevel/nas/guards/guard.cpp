@@ -1,0 +1,87 @@
+#include "bilevel/nas/guards/guard.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "bilevel/nas/guards/auxiliary_skip.h"
+#include "bilevel/nas/guards/beta_decay.h"
+#include "bilevel/nas/guards/smoothing.h"
+#include "bilevel/nas/supernet_problem.h"
+
+namespace bilevel::nas {
+
+const std::vector<GuardKind>& guard_kinds() {
+  static const std::vector<GuardKind> kinds = {
+      {"beta-decay", "lambda times the mean logsumexp of alpha's rows on top of f (Ye et al. 2022)",
+       "lambda at the end of the search", 25, 1e6, "lambda, the weight of beta decay in alpha's loss"},
+      {"smoothing", "weight steps at a mixture with uniform noise (SDARTS-RS, Chen and Hsieh 2020)",
+       "bound of the noise at the end of the search", 0.3, 1,
+       "The bound of the noise on the mixture in weight steps"},
+      {"auxiliary-skip", "a second skip on every edge that fades away (DARTS-, Chu et al. 2021)",
+       "factor of the skip in the first epoch", 1, 1e6, "The factor of the skip connection on every edge"},
+  };
+  return kinds;
+}
+
+const GuardKind& find_guard(const std::string& name) {
+  std::vector<std::string> names;
+  for (const GuardKind& kind : guard_kinds()) {
+    if (kind.name == name) return kind;
+    names.push_back(kind.name);
+  }
+  throw std::invalid_argument(
+      fmt::format("--guard '{}' is unknown: choose from none, {}", name, fmt::join(names, ", ")));
+}
+
+void GuardOptions::validate() const {
+  if (!on()) return;
+  const GuardKind& kind = find_guard(name);
+  if (!(strength >= 0 && strength <= kind.largest_strength)) {
+    throw std::invalid_argument(fmt::format("--guard-strength {}: {} takes 0 to {:g} ({})", strength, name,
+                                            kind.largest_strength, kind.quantity));
+  }
+}
+
+Tensor Guard::inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return base_.inner_loss(w, x, batch);
+}
+Tensor Guard::outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return base_.outer_loss(w, x, batch);
+}
+Tensor Guard::initial_inner(uint64_t seed) const { return base_.initial_inner(seed); }
+Tensor Guard::initial_outer(uint64_t seed) const { return base_.initial_outer(seed); }
+int64_t Guard::inner_samples() const { return base_.inner_samples(); }
+int64_t Guard::outer_samples() const { return base_.outer_samples(); }
+std::unique_ptr<Linearization> Guard::linearize(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return base_.linearize(w, x, batch);
+}
+Tensor Guard::inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return base_.inner_gradient(w, x, batch);
+}
+Tensor Guard::inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return base_.inner_gradient_in_outer(w, x, batch);
+}
+OuterGradients Guard::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return base_.outer_gradients(w, x, batch);
+}
+std::optional<InnerParts> Guard::inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return base_.inner_parts(w, x, batch);
+}
+const Layout* Guard::inner_layout() const { return base_.inner_layout(); }
+bool Guard::inner_loss_uses_outer() const { return base_.inner_loss_uses_outer(); }
+
+std::unique_ptr<Guard> make_guard(const GuardOptions& options, SupernetProblem& supernet,
+                                  const SupernetEngine& engine) {
+  options.validate();
+  if (!options.on()) return nullptr;
+  if (options.name == "smoothing") return std::make_unique<Smoothing>(engine, supernet, options.strength);
+  if (options.name == "auxiliary-skip") {
+    return std::make_unique<AuxiliarySkip>(engine, supernet, options.strength);
+  }
+  return std::make_unique<BetaDecay>(engine, supernet.supernet().space(), options.strength);
+}
+
+}  // namespace bilevel::nas
