@@ -115,7 +115,7 @@ TEST_F(SearchTest, EverySpaceGivesOneJsonObject) {
 }
 
 TEST_F(SearchTest, IsGuardedUnlessItIsToldNotTo) {
-  const auto report = [&, runs = 0](const std::string& more) mutable {
+  auto report = [&, runs = 0](const std::string& more) mutable {
     const std::string out = folder_ / ("guarded-" + std::to_string(runs++));
     const Output output = run_program("search --json --quiet --method darts-first-order --epochs 4" +
                                       small() + " --out " + out + " " + more);
