@@ -1,6 +1,10 @@
 #pragma once
 // What each job adds to its page: one sentence, numbers that people ask for first, and sections.
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "bilevel/run/report.h"
 #include "cli/json.h"
 
@@ -14,11 +18,16 @@ JobReport tune_report(const RunData& run);
 // For every other command; the commands above begin with it.
 JobReport plain_report(const RunData& run);
 
+// What a run ended with, the most important first: a study takes means of these.
+std::vector<FinalNumber> final_numbers(const RunData& run);
+
 // ---- parts that they share ----
 
 // A member of a run's file, whatever the file holds: nothing where it is missing or of another kind.
 std::optional<double> number_in(const Json& object, const std::string& name);
 std::string text_in(const Json& object, const std::string& name);
+// Of the record that gave the answer where the summary names its epoch, else of the last.
+std::optional<double> value_of_chosen(const RunData& run, const std::string& name);
 // The last part of a path, for a heading: digits of data/digits and of data/digits/ alike.
 std::string name_of_path(const std::string& path);
 

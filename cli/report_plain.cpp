@@ -81,6 +81,15 @@ std::string text_in(const Json& object, const std::string& name) {
   return value != object.end() && value->is_string() ? value->get<std::string>() : "";
 }
 
+std::optional<double> value_of_chosen(const RunData& run, const std::string& name) {
+  const Measure measure{.object = {}, .name = name};
+  const auto chosen = number_in(run.summary, "chosen_epoch");
+  for (const Json& line : run.metrics.lines) {
+    if (chosen && number_in(line, "epoch") == chosen) return value_of(line, measure);
+  }
+  return last_value(run.metrics, measure);
+}
+
 std::string name_of_path(const std::string& path) {
   std::filesystem::path last = std::filesystem::path(path).lexically_normal();
   if (!last.has_filename()) last = last.parent_path();

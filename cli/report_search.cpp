@@ -216,16 +216,6 @@ bool is_random(const RunData& run) {
   return (method.empty() ? run.effective("--method") : method) == "random";
 }
 
-// Of the record that gave the genotype where it is known, else of the last.
-std::optional<double> value_of_chosen(const RunData& run, const char* name) {
-  const Measure measure{.object = {}, .name = name};
-  const auto chosen = number_in(run.summary, "chosen_epoch");
-  for (const Json& line : run.metrics.lines) {
-    if (chosen && number_in(line, "epoch") == chosen) return value_of(line, measure);
-  }
-  return last_value(run.metrics, measure);
-}
-
 // Empty where there was none: a curve without numbers is left out.
 CurveGroup guard_curve(const RunData& run) {
   const std::string name = run.effective("--guard");

@@ -53,35 +53,6 @@ Range range_of(const std::vector<const Metrics*>& runs, const Measure& measure) 
   return range;
 }
 
-// All measures, in the order in which the records bring them.
-std::vector<Measure> measures_of(const std::vector<const Metrics*>& runs) {
-  std::vector<Measure> out;
-  std::set<std::pair<std::string, std::string>> seen;
-  const auto add = [&](const std::string& object, const std::string& name) {
-    if (seen.emplace(object, name).second) out.push_back({object, name});
-  };
-  for (const Metrics* metrics : runs) {
-    for (const Json& line : metrics->lines) {
-      for (const auto& [name, value] : line.items()) {
-        if (positions().count(name) > 0) continue;
-        if (value.is_number()) add("", name);
-        if (!value.is_object()) continue;
-        for (const auto& [part, number] : value.items()) {
-          if (number.is_number()) add(name, part);
-        }
-      }
-    }
-  }
-  return out;
-}
-
-bool wants_logarithm(const Range& range) { return range.low > 0 && range.high / range.low > 20; }
-
-std::string capital(std::string text) {
-  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  return text;
-}
-
 struct Picture {
   std::string title, remark, description;
   std::vector<std::pair<std::string, size_t>> legend;  // name and colour
@@ -179,6 +150,34 @@ bool is_compared(const Measure& m) {
 
 }  // namespace
 
+std::vector<Measure> measures_of(const std::vector<const Metrics*>& runs) {
+  std::vector<Measure> out;
+  std::set<std::pair<std::string, std::string>> seen;
+  const auto add = [&](const std::string& object, const std::string& name) {
+    if (seen.emplace(object, name).second) out.push_back({object, name});
+  };
+  for (const Metrics* metrics : runs) {
+    for (const Json& line : metrics->lines) {
+      for (const auto& [name, value] : line.items()) {
+        if (positions().count(name) > 0) continue;
+        if (value.is_number()) add("", name);
+        if (!value.is_object()) continue;
+        for (const auto& [part, number] : value.items()) {
+          if (number.is_number()) add(name, part);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+bool wants_logarithm(double low, double high) { return low > 0 && high / low > 20; }
+
+std::string capital(std::string text) {
+  if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
 std::optional<double> value_of(const Json& line, const Measure& measure) {
   const Json* from = &line;
   if (!measure.object.empty()) {
@@ -216,6 +215,12 @@ std::string title_of(const std::string& name) {
       {"weights", "learned weights"},
       {"regularisers", "learned regularisers"},
       {"hyperparameters", "learned hyperparameters"},
+      {"cifar10_valid", "CIFAR-10 validation"},
+      {"cifar10_test", "CIFAR-10 test"},
+      {"cifar100_valid", "CIFAR-100 validation"},
+      {"cifar100_test", "CIFAR-100 test"},
+      {"imagenet16_valid", "ImageNet16 validation"},
+      {"imagenet16_test", "ImageNet16 test"},
   };
   if (const auto found = known.find(name); found != known.end()) return found->second;
   std::string text = name;
@@ -359,7 +364,7 @@ std::string curves_html(const Metrics& metrics, const std::vector<CurveGroup>& f
       all.low = std::min(all.low, one.low);
       all.high = std::max(all.high, one.high);
     }
-    logarithmic = logarithmic && wants_logarithm(all);
+    logarithmic = logarithmic && wants_logarithm(all.low, all.high);
     if (logarithmic) picture.title += " (log scale)";
     for (const Axis& axis : axes) {
       CurvePlot plot{
@@ -402,7 +407,8 @@ std::string compared_curves_html(const std::vector<const Metrics*>& runs,
                                                : fmt::format("{}: {}", title_of(m.object), m.name);
     Picture picture{.title = capital(title), .remark = {}, .description = {}, .legend = {}, .scripts = {}};
     const bool percent = is_percent(m.name) || is_truth(m);
-    const bool logarithmic = m.object.empty() && !percent && wants_logarithm(range_of(runs, m));
+    const Range range = range_of(runs, m);
+    const bool logarithmic = m.object.empty() && !percent && wants_logarithm(range.low, range.high);
     if (percent) picture.title += " in percent";
     if (logarithmic) picture.title += " (log scale)";
     for (size_t i = 0; i < runs.size(); ++i) {

@@ -19,12 +19,15 @@ struct Measure {
   bool operator==(const Measure&) const = default;
 };
 std::optional<double> value_of(const nlohmann::ordered_json& line, const Measure& measure);
+// All that the records have, in the order in which they bring them.
+std::vector<Measure> measures_of(const std::vector<const Metrics*>& runs);
 
 // The last record that has it; nothing where none has.
 std::optional<double> last_value(const Metrics& metrics, const Measure& measure);
 
 // For people: "outer loss", "hypergradient norm".
 std::string title_of(const std::string& name);
+std::string capital(std::string text);  // its first letter
 bool is_percent(std::string_view name);
 std::string value_text(const std::string& name, double value);
 
@@ -38,6 +41,8 @@ std::vector<Axis> axes_of(const std::vector<const Metrics*>& runs);
 std::optional<double> position(const nlohmann::ordered_json& line, const Axis& axis);
 // Gradients and products together.
 std::optional<double> oracle_calls(const nlohmann::ordered_json& line);
+// Above a factor of 20 a scale is logarithmic.
+bool wants_logarithm(double low, double high);
 
 struct CurveGroup {
   std::string title;

@@ -97,6 +97,29 @@ std::string curve_color(size_t i) { return std::string(colors.at(i % colors.size
 std::string plot_script(const CurvePlot& plot) {
   std::string script = begin(250), blocks, lines;
   double x_low = INFINITY, x_high = -INFINITY, y_low = INFINITY, y_high = -INFINITY;
+  const auto make_room = [&](double x, double y) {
+    x_low = std::min(x_low, x);
+    x_high = std::max(x_high, x);
+    y_low = std::min(y_low, y);
+    y_high = std::max(y_high, y);
+  };
+  for (size_t i = 0; i < plot.bands.size(); ++i) {
+    std::string places;
+    const size_t every = 1 + plot.bands[i].places.size() / most_points;
+    for (size_t k = 0; k < plot.bands[i].places.size(); ++k) {
+      const auto& [x, low, high] = plot.bands[i].places[k];
+      if (k % every != 0 && k + 1 < plot.bands[i].places.size()) continue;
+      if (!drawable(x) || !drawable(low) || !drawable(high) || (plot.logarithmic && low <= 0)) continue;
+      places += fmt::format("{:.9g} {:.9g} {:.9g}\n", x, low, high);
+      make_room(x, low);
+      make_room(x, high);
+    }
+    if (places.empty()) continue;
+    blocks += fmt::format("$band{} << EOD\n{}EOD\n", i, places);
+    lines +=
+        fmt::format("{}$band{} using 1:2:3 with filledcurves fs transparent solid 0.2 noborder lc rgb '{}'",
+                    lines.empty() ? "plot " : ", ", i, curve_color(plot.bands[i].color));
+  }
   for (size_t i = 0; i < plot.curves.size(); ++i) {
     std::vector<std::pair<double, double>> points;
     for (const auto& [x, y] : plot.curves[i].points) {
@@ -107,10 +130,7 @@ std::string plot_script(const CurvePlot& plot) {
     points = thinned(points);
     for (const auto& [x, y] : points) {
       blocks += fmt::format("{:.9g} {:.9g}\n", x, y);
-      x_low = std::min(x_low, x);
-      x_high = std::max(x_high, x);
-      y_low = std::min(y_low, y);
-      y_high = std::max(y_high, y);
+      make_room(x, y);
     }
     blocks += "EOD\n";
     // A second dash tells curves apart where there are more of them than colours.

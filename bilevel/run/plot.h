@@ -21,7 +21,17 @@ struct Curve {
   size_t color = 0;
 };
 
+// The room between two curves, pale in the colour of curve `color`.
+struct Band {
+  struct Place {
+    double x = 0, low = 0, high = 0;
+  };
+  std::vector<Place> places;
+  size_t color = 0;
+};
+
 struct CurvePlot {
+  std::vector<Band> bands = {};  // below the curves
   std::vector<Curve> curves;
   std::string x_label;
   bool logarithmic = false;  // y; what is not positive is left out

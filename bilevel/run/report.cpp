@@ -11,6 +11,9 @@
 #include "bilevel/run/html.h"
 #include "bilevel/run/report_style.h"
 #include "bilevel/run/shell_word.h"
+#include "bilevel/run/study.h"
+#include "bilevel/run/study_curves.h"
+#include "bilevel/run/study_table.h"
 
 namespace bilevel {
 namespace {
@@ -246,17 +249,6 @@ std::string footer(const RunFacts& facts) {
 
 // ---- several runs ----
 
-std::vector<std::string> names_of(const std::vector<RunData>& runs) {
-  std::map<std::string, int> times;
-  for (const RunData& run : runs) ++times[folder_name(run.facts.folder)];
-  std::vector<std::string> names;
-  for (const RunData& run : runs) {
-    const std::string name = folder_name(run.facts.folder);
-    names.push_back(times[name] > 1 ? run.facts.folder : name);
-  }
-  return names;
-}
-
 std::vector<std::string> column_heads(const std::string& first, const std::vector<std::string>& names) {
   std::vector<std::string> head{first};
   for (const std::string& name : names) head.push_back(escaped(name));
@@ -287,6 +279,31 @@ std::string differences_html(const std::vector<RunData>& runs, const std::vector
   const size_t same = options.size() - table.rows.size();
   if (table.rows.empty()) return fmt::format("<p>All {} options are the same.</p>\n", same);
   return html::table(table) + fmt::format("<p class=\"remark\">{} other options are the same.</p>\n", same);
+}
+
+std::string list_html(const std::vector<RunData>& runs, const std::vector<JobReport>& jobs,
+                      const std::vector<std::string>& names) {
+  html::Table list{.head = {"run", "what", "status", "result"}, .rows = {}};
+  for (size_t i = 0; i < runs.size(); ++i) {
+    list.rows.push_back(
+        {escaped(names[i]), escaped(jobs[i].subject.empty() ? runs[i].facts.command : jobs[i].subject),
+         status_badge(runs[i].facts.status),
+         runs[i].facts.status == RunStatus::failed ? escaped(runs[i].facts.message) : jobs[i].result});
+  }
+  return html::table(list);
+}
+
+// "By --method: idarts (n = 4), darts (n = 4)."
+std::string study_lead(const Study& study) {
+  std::string options, groups;
+  for (const std::string& option : study.options) {
+    options += fmt::format("{}<code>{}</code>", options.empty() ? "By " : ", ", escaped(option));
+  }
+  for (const StudyGroup& group : study.groups) {
+    groups +=
+        fmt::format("{}{} (n = {})", groups.empty() ? "" : ", ", escaped(group.label), group.runs.size());
+  }
+  return fmt::format("<p class=\"lead\">{}{}.</p>\n", options.empty() ? "" : options + ": ", groups);
 }
 
 std::string results_html(const std::vector<RunData>& runs, const std::vector<JobReport>& jobs,
@@ -344,6 +361,17 @@ std::string results_html(const std::vector<RunData>& runs, const std::vector<Job
 
 }  // namespace
 
+std::vector<std::string> names_of_runs(const std::vector<RunData>& runs) {
+  std::map<std::string, int> times;
+  for (const RunData& run : runs) ++times[folder_name(run.facts.folder)];
+  std::vector<std::string> names;
+  for (const RunData& run : runs) {
+    const std::string name = folder_name(run.facts.folder);
+    names.push_back(times[name] > 1 ? run.facts.folder : name);
+  }
+  return names;
+}
+
 std::string RunData::effective(const std::string& option) const {
   const Json* options = member(config, "effective");
   const Json* value = options == nullptr ? nullptr : member(*options, option.c_str());
@@ -392,22 +420,25 @@ std::string run_page(const RunData& run, const JobReport& job) {
               body + "</main>\n" + footer(run.facts));
 }
 
-std::string comparison_page(const std::vector<RunData>& runs, const std::vector<JobReport>& jobs) {
-  const std::vector<std::string> names = names_of(runs);
+std::string comparison_page(const std::vector<RunData>& runs, const std::vector<JobReport>& jobs,
+                            const Study& study) {
+  const std::vector<std::string> names = names_of_runs(runs);
   std::vector<const Metrics*> metrics;
   for (const RunData& run : runs) metrics.push_back(&run.metrics);
   std::string body = fmt::format(
       "<header>\n<div class=\"eyebrow\"><span>bilevel report</span></div>\n<h1>{} runs compared</h1>\n",
       runs.size());
-  html::Table list{.head = {"run", "what", "status", "result"}, .rows = {}};
-  for (size_t i = 0; i < runs.size(); ++i) {
-    list.rows.push_back(
-        {escaped(names[i]), escaped(jobs[i].subject.empty() ? runs[i].facts.command : jobs[i].subject),
-         status_badge(runs[i].facts.status),
-         runs[i].facts.status == RunStatus::failed ? escaped(runs[i].facts.message) : jobs[i].result});
+  const std::string list = list_html(runs, jobs, names);
+  // Of a study the configurations come first, of single runs the runs.
+  body += (study.repeated() ? study_lead(study) : list) + "</header>\n<main>\n";
+  body +=
+      section("study", study.repeated() ? "Mean and spread" : "Results by configuration", study_html(study));
+  if (const std::string means = study_curves_html(runs, study); !means.empty()) {
+    body += section("means", "Means by step", means);
   }
-  body += html::table(list) + "</header>\n<main>\n";
-  body += section("results", "Results", results_html(runs, jobs, names));
+  body += section(
+      "results", "Results run by run",
+      (study.repeated() ? html::details("What each run was", list) : "") + results_html(runs, jobs, names));
   body += section("curves", "How they went", compared_curves_html(metrics, names));
   body += section("configuration", "What differs", differences_html(runs, names));
   return page(fmt::format("{} runs compared \u00b7 bilevel", runs.size()),

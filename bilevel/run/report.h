@@ -30,6 +30,14 @@ struct ReportSection {
   std::string content;  // HTML
 };
 
+// A number that a run ended with, of which a study takes means.
+struct FinalNumber {
+  std::string name;   // for machines: "cifar10_test"
+  std::string title;  // for people: "CIFAR-10 test"
+  double value = 0;
+  bool percent = false, seconds = false;
+};
+
 // What a job adds to the page that every run has.
 struct JobReport {
   std::string subject;                                         // "idarts on fashion-mnist"
@@ -38,10 +46,18 @@ struct JobReport {
   std::vector<CurveGroup> curves;                              // pictures that come first
   std::vector<std::string> hidden_measures;                    // shown elsewhere
   std::vector<ReportSection> sections;                         // after the curves
+  std::vector<FinalNumber> numbers = {};                       // the most important first
 };
 
 std::string run_page(const RunData& run, const JobReport& job);
-// One page for several runs: their curves together, what differs in their options, their results.
-std::string comparison_page(const std::vector<RunData>& runs, const std::vector<JobReport>& jobs);
+
+struct Study;  // bilevel/run/study.h
+// One page for several runs: means and spreads by configuration, their curves together, what differs in their
+// options, their results.
+std::string comparison_page(const std::vector<RunData>& runs, const std::vector<JobReport>& jobs,
+                            const Study& study);
+
+// The names by which a page tells runs apart: their folders', or their paths where two have the same.
+std::vector<std::string> names_of_runs(const std::vector<RunData>& runs);
 
 }  // namespace bilevel

@@ -63,6 +63,9 @@ figcaption{color:var(--soft);font-size:.88rem;margin-top:.5rem}
 .wide .scroll{padding-bottom:.4rem}
 .wide img{min-width:32rem;max-width:60rem;margin:0 auto}
 .scroll{overflow-x:auto;max-width:100%}
+pre{margin:0 0 1rem;padding:.7rem .9rem;background:var(--card);border:1px solid var(--line);border-radius:.5rem;
+font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.84rem;line-height:1.45;
+overflow-wrap:normal;user-select:all}
 .scroll:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
 table{border-collapse:collapse;font-size:.93rem;font-variant-numeric:tabular-nums;overflow-wrap:normal}
 caption{text-align:left;color:var(--soft);padding-bottom:.4rem}
