@@ -64,6 +64,18 @@ FeatureMatrix::Compressed compress(const Tensor& dense) {
   return result;
 }
 
+constexpr int64_t most_short_indices = 8192;  // 8 times one of them fits 16 bits
+
+// As the kernels read them (softmax_kernels.h), or undefined.
+Tensor shortened(const Tensor& indices, int64_t bound) {
+  if (bound > most_short_indices) return {};
+  Tensor result = at::empty(indices.sizes(), at::kShort);  // LibTorch 1.13 has no unsigned type of 16 bits
+  const auto* from = indices.data_ptr<int32_t>();
+  auto* to = result.data_ptr<int16_t>();
+  for (int64_t e = 0; e < indices.numel(); ++e) to[e] = static_cast<int16_t>(8 * from[e]);
+  return result;
+}
+
 // Long columns amortise the beginning of each; 512 rows of factors of 16 floats are 32 KB.
 int64_t rows_of_a_block(int64_t rows, int64_t features, int64_t stored) {
   constexpr double long_column = 100, fewest = 512;
@@ -107,6 +119,8 @@ FeatureMatrix::ColumnBlocks transpose(const FeatureMatrix::Compressed& from, int
       values[to] = from_values[e];
     }
   }
+  result.short_rows = shortened(result.rows, at_once);
+  if (result.short_rows.defined()) result.rows.reset();
   return result;
 }
 
@@ -118,16 +132,21 @@ void check_entries(const Tensor& offsets, const Tensor& columns, int64_t stored,
           fmt::format("offsets run from {} to {}: they must run from 0 to the {} values", offset[0],
                       offset[rows], stored));
   for (int64_t i = 0; i < rows; ++i) {  // before any entry is read by them
-    require(offset[i] <= offset[i + 1],
-            fmt::format("offsets[{}] = {} is below the one before it, {}", i + 1, offset[i + 1], offset[i]));
+    if (offset[i] <= offset[i + 1]) continue;
+    throw std::invalid_argument(
+        fmt::format("offsets[{}] = {} is below the one before it, {}", i + 1, offset[i + 1], offset[i]));
   }
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t e = offset[i]; e < offset[i + 1]; ++e) {
-      require(column[e] >= 0 && column[e] < features,
-              fmt::format("row {} holds column {}: there are {} features", i, column[e], features));
-      require(e == offset[i] || column[e - 1] < column[e],
-              fmt::format("row {} holds column {} after column {}: columns must ascend, each once", i,
-                          column[e], e == offset[i] ? 0 : column[e - 1]));
+      if (column[e] < 0 || column[e] >= features) {
+        throw std::invalid_argument(
+            fmt::format("row {} holds column {}: there are {} features", i, column[e], features));
+      }
+      if (e > offset[i] && column[e - 1] >= column[e]) {
+        throw std::invalid_argument(
+            fmt::format("row {} holds column {} after column {}: columns must ascend, each once", i,
+                        column[e], column[e - 1]));
+      }
     }
   }
 }
@@ -178,6 +197,7 @@ FeatureMatrix FeatureMatrix::from_csr(const Tensor& offsets, const Tensor& colum
   check_entries(result.by_rows_.offsets, columns.to(at::kLong).contiguous(), values.numel(), features);
   result.by_rows_.indices = columns.to(at::kInt).contiguous();
   result.by_rows_.values = values.detach().contiguous();
+  result.by_rows_.short_indices = shortened(result.by_rows_.indices, features);
   result.by_columns_ = values.scalar_type() == at::kFloat
                            ? transpose<float>(result.by_rows_, result.rows_, features)
                            : transpose<double>(result.by_rows_, result.rows_, features);
@@ -197,8 +217,9 @@ FeatureMatrix FeatureMatrix::to(at::ScalarType dtype) const {
 int64_t FeatureMatrix::stored() const { return is_sparse() ? by_rows_.values.numel() : dense_.numel(); }
 
 int64_t FeatureMatrix::bytes() const {
-  const int64_t value = static_cast<int64_t>(c10::elementSize(dtype()));
-  return stored() * (value + (is_sparse() ? static_cast<int64_t>(sizeof(int32_t)) : 0));
+  const auto value = static_cast<int64_t>(c10::elementSize(dtype()));
+  if (!is_sparse()) return stored() * value;
+  return stored() * (value + (by_rows_.short_indices.defined() ? 2 : 4));
 }
 
 at::ScalarType FeatureMatrix::dtype() const { return (is_sparse() ? by_rows_.values : dense_).scalar_type(); }

@@ -4,7 +4,8 @@
 // Vectors run along the features. A product holds the sums of a few rows and all classes in registers and
 // adds up their lanes at the end; an outer product holds the sums of two vectors of features and all classes
 // while it walks the rows of the block, which are in the core's cache. More classes than fit are taken in
-// tiles.
+// tiles. The rows of the next block are asked for on the way, every other one by the product and the rest by
+// the outer product: memory would stand still during the latter, and takes longer than either.
 
 namespace {
 
@@ -71,11 +72,12 @@ template <class T>
 struct BlockRows {
   const T* row[bilevel::softmax::most_dense_rows];
   const T* tail[bilevel::softmax::most_dense_rows];
+  const T* next[bilevel::softmax::most_dense_rows];  // what to ask for while row r is at work
   typename MaskOf<T>::Type mask[tail_length];
   int64_t whole, rest;
   T copies[bilevel::softmax::most_dense_rows * tail_length];  // of the ends of the matrix's last rows
 
-  BlockRows(const DenseRows<T>& data, const RowList& rows) {
+  BlockRows(const DenseRows<T>& data, const RowList& rows, const RowList& rows_after, bool odd_ones) {
     whole = data.features / tail_length * tail_length;
     rest = data.features - whole;
     for (int64_t j = 0; j < tail_length; ++j) mask[j] = j < rest ? -1 : 0;
@@ -84,6 +86,12 @@ struct BlockRows {
     for (int64_t r = 0; r < rows.count; ++r) {
       row[r] = data.values + rows[r] * data.features;
       tail[r] = row[r] + whole;
+      // A product asks for rows 0, 2, ... while it walks the same of its own; an outer product, whose vectors
+      // come in twos, for the first vectors of row 1 beside its row 0 and the second ones beside row 1.
+      const int64_t asked = odd_ones ? r | 1 : r;
+      next[r] = asked >= rows_after.count ? row[r]
+                                          : data.values + rows_after[asked] * data.features +
+                                                (odd_ones && r % 2 == 1 ? wide_lanes<T> : 0);
       if (rest == 0 || end - tail[r] >= tail_length) continue;
       for (int64_t j = 0; j < tail_length; ++j) copy[j] = j < rest ? tail[r][j] : 0;
       tail[r] = copy;
@@ -105,11 +113,46 @@ BILEVEL_INLINE void add_products(const Wide<T> (&values)[rows], const T* table, 
   }
 }
 
+// Where every run of 2 * half lanes of `a` holds terms of one sum, and so does b's: the first half of the
+// result's run holds terms of a's sum, half as many, and the second half of b's.
+template <int half, class Vector, int... lane>
+BILEVEL_INLINE Vector merge_lanes(const Vector& a, const Vector& b, std::integer_sequence<int, lane...>) {
+  constexpr int lanes = sizeof...(lane), run = 2 * half;
+  return __builtin_shufflevector(a, b,
+                                 (lane / run * run + lane % half + (lane % run < half ? 0 : lanes))...) +
+         __builtin_shufflevector(
+             a, b, (lane / run * run + lane % half + half + (lane % run < half ? 0 : lanes))...);
+}
+
+// Lane k is the sum of v[k]'s lanes, for k < count; zero beyond. A few shuffles for all of them, where each
+// by itself would take as many. (Of v[0], v[apart], ..., in runs of `apart` lanes.)
+template <int count, int apart, class Vector>
+BILEVEL_INLINE Vector sums_of_lanes(const Vector* v) {
+  constexpr int lanes = sizeof(*v) / sizeof((*v)[0]);
+  if constexpr (count <= 0) {
+    return Vector{};
+  } else if constexpr (apart == lanes) {
+    return *v;
+  } else {
+    return merge_lanes<apart>(sums_of_lanes<count, 2 * apart>(v),
+                              sums_of_lanes<count - apart, 2 * apart>(v + apart),
+                              std::make_integer_sequence<int, lanes>{});
+  }
+}
+
+template <class T, int classes>
+BILEVEL_INLINE void store_sums(const Wide<T>* sums, T* to) {
+  constexpr int lanes = static_cast<int>(wide_lanes<T>), here = classes < lanes ? classes : lanes;
+  const Wide<T> totals = sums_of_lanes<here, 1>(sums);
+  __builtin_memcpy(to, &totals, here * sizeof(T));
+  if constexpr (classes > here) store_sums<T, classes - here>(sums + here, to + here);
+}
+
 template <class T, int rows, int classes>
 BILEVEL_INLINE void products_of_rows(const BlockRows<T>& block, int64_t first, const T* table,
                                      int64_t row_length, int64_t stride, T* products) {
   Wide<T> sums[rows][classes], values[rows];
-  const T *x[rows], *tail[rows];
+  const T *x[rows], *tail[rows], *const next = block.next[first];
 #pragma GCC unroll 10
   for (int r = 0; r < rows; ++r) {
     x[r] = block.row[first + r];
@@ -120,6 +163,7 @@ BILEVEL_INLINE void products_of_rows(const BlockRows<T>& block, int64_t first, c
   for (int64_t j = 0; j < block.whole; j += wide_lanes<T>) {
 #pragma GCC unroll 10
     for (int r = 0; r < rows; ++r) values[r] = load_wide(x[r] + j);
+    __builtin_prefetch(next + j, 0, 2);
     add_products<T, rows, classes>(values, table + j, row_length, sums);
   }
   for (int64_t j = 0; j < block.rest; j += wide_lanes<T>) {
@@ -128,10 +172,7 @@ BILEVEL_INLINE void products_of_rows(const BlockRows<T>& block, int64_t first, c
     add_products<T, rows, classes>(values, table + block.whole + j, row_length, sums);
   }
 #pragma GCC unroll 10
-  for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 10
-    for (int k = 0; k < classes; ++k) products[(first + r) * stride + k] = sum_of_lanes(sums[r][k]);
-  }
+  for (int r = 0; r < rows; ++r) store_sums<T, classes>(sums[r], products + (first + r) * stride);
 }
 
 struct Products {
@@ -149,8 +190,9 @@ struct Products {
 
 // To two vectors of each class's sums.
 template <class T, int classes, bool at_end>
-BILEVEL_INLINE void add_outer(const T* const* rows, int64_t offset, int64_t count, const T* factors,
-                              int64_t stride, const Mask<T> (&mask)[2], T* sum, int64_t row_length) {
+BILEVEL_INLINE void add_outer(const T* const* rows, const T* const* next, int64_t offset, int64_t count,
+                              const T* factors, int64_t stride, const Mask<T> (&mask)[2], T* sum,
+                              int64_t row_length) {
   Wide<T> sums[2][classes];
 #pragma GCC unroll 10
   for (int k = 0; k < classes; ++k) {
@@ -159,6 +201,7 @@ BILEVEL_INLINE void add_outer(const T* const* rows, int64_t offset, int64_t coun
   }
   for (int64_t r = 0; r < count; ++r) {
     const T* const from = rows[r] + offset;
+    if constexpr (!at_end) __builtin_prefetch(next[r] + offset, 0, 2);
     Wide<T> first = load_wide(from), second = load_wide(from + wide_lanes<T>);
     if constexpr (at_end) {
       first = masked<T>(first, mask[0]);
@@ -185,10 +228,10 @@ struct Outer {
                                             int64_t stride, T* sum, int64_t row_length) {
     constexpr int64_t step = 2 * wide_lanes<T>;
     for (int64_t j = 0; j < block.whole; j += step) {
-      add_outer<T, classes, false>(block.row, j, count, factors, stride, {}, sum + j, row_length);
+      add_outer<T, classes, false>(block.row, block.next, j, count, factors, stride, {}, sum + j, row_length);
     }
     for (int64_t j = 0; j < block.rest; j += step) {
-      add_outer<T, classes, true>(block.tail, j, count, factors, stride,
+      add_outer<T, classes, true>(block.tail, block.next, j, count, factors, stride,
                                   {block.mask_from(j), block.mask_from(j + wide_lanes<T>)},
                                   sum + block.whole + j, row_length);
     }
@@ -210,9 +253,9 @@ inline int64_t class_tiles(int64_t classes) {
 }
 
 template <class T>
-void dense_product(const DenseRows<T>& data, const RowList& rows, int64_t classes, const T* table,
-                   int64_t stride, T* products) {
-  const BlockRows<T> block(data, rows);
+void dense_product(const DenseRows<T>& data, const RowList& rows, const RowList& next, int64_t classes,
+                   const T* table, int64_t stride, T* products) {
+  const BlockRows<T> block(data, rows, next, false);
   const int64_t row_length = bilevel::softmax::padded_features(data.features);
   const int64_t tiles = class_tiles(classes);
   for (int64_t t = 0; t < tiles; ++t) {
@@ -226,9 +269,9 @@ void dense_product(const DenseRows<T>& data, const RowList& rows, int64_t classe
 }
 
 template <class T>
-void dense_outer(const DenseRows<T>& data, const RowList& rows, int64_t classes, const T* factors,
-                 int64_t stride, T* sum) {
-  const BlockRows<T> block(data, rows);
+void dense_outer(const DenseRows<T>& data, const RowList& rows, const RowList& next, int64_t classes,
+                 const T* factors, int64_t stride, T* sum) {
+  const BlockRows<T> block(data, rows, next, true);
   const int64_t row_length = bilevel::softmax::padded_features(data.features);
   const int64_t tiles = class_tiles(classes);
   for (int64_t t = 0; t < tiles; ++t) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <stdexcept>
+#include <utility>
 
 #define BILEVEL_VECTOR_BYTES 16
 #include "bilevel/problems/softmax_loops.h"

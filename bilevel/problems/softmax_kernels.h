@@ -24,12 +24,14 @@ struct SparseRows {
   const int64_t* offsets;
   const int32_t* indices;
   const T* values;
+  const uint16_t* short_indices = nullptr;  // as FeatureMatrix has them, read by products instead; or null
 };
 
 template <class T>
 struct SparseColumns {  // of blocks of rows, as FeatureMatrix::ColumnBlocks
   const int64_t* offsets;
-  const int32_t* rows;
+  const int32_t* rows;  // one of the two is null
+  const uint16_t* short_rows;
   const T* values;
   int64_t features, blocks, rows_at_once;
 };
@@ -52,17 +54,18 @@ struct ScaledTable {
 
 template <class T>
 struct Kernels {
-  // products[r] = row * table, for each row of the list.
-  void (*dense_product)(const DenseRows<T>& data, const RowList& rows, int64_t classes, const T* table,
-                        int64_t stride, T* products);
+  // products[r] = row * table, for each row of the list. The dense kernels ask for half of the rows `next`
+  // each, so that memory is read while they calculate: what follows them may then begin at once.
+  void (*dense_product)(const DenseRows<T>& data, const RowList& rows, const RowList& next, int64_t classes,
+                        const T* table, int64_t stride, T* products);
   void (*sparse_product)(const SparseRows<T>& data, const RowList& rows, const T* table, int64_t stride,
                          T* products);
   // With two tables, the same bits by one reading of the rows.
   void (*sparse_products)(const SparseRows<T>& data, const RowList& rows, const T* table,
                           const T* second_table, int64_t stride, T* products, T* second_products);
   // sum += row' * factors[r], over the rows of the list; the sparse one only into rows first .. last of sum.
-  void (*dense_outer)(const DenseRows<T>& data, const RowList& rows, int64_t classes, const T* factors,
-                      int64_t stride, T* sum);
+  void (*dense_outer)(const DenseRows<T>& data, const RowList& rows, const RowList& next, int64_t classes,
+                      const T* factors, int64_t stride, T* sum);
   void (*sparse_outer)(const SparseRows<T>& data, const RowList& rows, const T* factors, int64_t stride,
                        int64_t first, int64_t last, T* sum);
   // sum = start + all rows' times factors, for the features first .. last.

@@ -2,6 +2,7 @@
 // processor.
 
 #include <cstdint>
+#include <utility>
 
 #include "bilevel/problems/softmax_kernels.h"
 

@@ -20,13 +20,23 @@ using bilevel::softmax::ScaledTable;
 using bilevel::softmax::SparseColumns;
 using bilevel::softmax::SparseRows;
 
+// Where a table's row begins. A short index is 8 times the row's: of rows of 16 floats, an address without a
+// shift.
+template <class Index>
+BILEVEL_INLINE int64_t place_of(Index index, int64_t stride) {
+  return sizeof(Index) == 2 ? static_cast<int64_t>(index) * stride / 8 : static_cast<int64_t>(index) * stride;
+}
+
 // For each of the tables, total + the sum over entries first .. last of value * table[index], in a fixed
-// order that keeps several multiply-adds in flight and is the same for one table and for two.
-template <class T, int S, int tables>
-BILEVEL_INLINE void add_entries(const int32_t* indices, const T* values, int64_t first, int64_t last,
+// order that keeps several multiply-adds in flight and is the same for one table and for two, and for short
+// indices and others. A number of entries that is no multiple of the chains is filled up with zeros times the
+// last entry's row: the processor cannot guess how many are left.
+template <class T, int S, int tables, class Index>
+BILEVEL_INLINE void add_entries(const Index* indices, const T* values, int64_t first, int64_t last,
                                 const T* const (&table)[tables], int64_t stride,
                                 Lanes<T, tile_of<S>> (&total)[tables]) {
   constexpr int chains = Lanes<T, tile_of<S>>::registers == 1 ? 4 : 2;
+  if (first == last) return;
   Lanes<T, tile_of<S>> sums[tables][chains], row;
 #pragma GCC unroll 2
   for (int t = 0; t < tables; ++t) {
@@ -38,7 +48,7 @@ BILEVEL_INLINE void add_entries(const int32_t* indices, const T* values, int64_t
   for (; e + chains <= last; e += chains) {
 #pragma GCC unroll 4
     for (int i = 0; i < chains; ++i) {
-      const int64_t at = indices[e + i] * stride;
+      const int64_t at = place_of(indices[e + i], stride);
 #pragma GCC unroll 2
       for (int t = 0; t < tables; ++t) {
         row.load(table[t] + at);
@@ -46,12 +56,16 @@ BILEVEL_INLINE void add_entries(const int32_t* indices, const T* values, int64_t
       }
     }
   }
-  for (; e < last; ++e) {
-    const int64_t at = indices[e] * stride;
+#pragma GCC unroll 4
+  for (int i = 0; i + 1 < chains; ++i) {
+    const bool there = e + i < last;
+    const int64_t entry = there ? e + i : last - 1;
+    const T value = there ? values[entry] : T(0);
+    const int64_t at = place_of(indices[entry], stride);
 #pragma GCC unroll 2
     for (int t = 0; t < tables; ++t) {
       row.load(table[t] + at);
-      sums[t][0].add_scaled(values[e], row);
+      sums[t][i].add_scaled(value, row);
     }
   }
 #pragma GCC unroll 2
@@ -65,11 +79,10 @@ BILEVEL_INLINE void add_entries(const int32_t* indices, const T* values, int64_t
   }
 }
 
-template <class T, int S, int tables>
-BILEVEL_INLINE void products_with(const SparseRows<T>& data, const RowList& rows,
-                                  const T* const (&table)[tables], int64_t stride,
-                                  T* const (&products)[tables]) {
-  const SparseRows<T> x = data;  // a copy, which no store through `products` can change
+template <class T, int S, int tables, class Index>
+BILEVEL_INLINE void products_by(const Index* indices, const SparseRows<T>& x, const RowList& rows,
+                                const T* const (&table)[tables], int64_t stride,
+                                T* const (&products)[tables]) {
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t row = rows[r];
     for (int64_t tile = 0; tile < stride; tile += tile_of<S>) {
@@ -79,9 +92,21 @@ BILEVEL_INLINE void products_with(const SparseRows<T>& data, const RowList& rows
         total[t].clear();
         from[t] = table[t] + tile;
       }
-      add_entries<T, S, tables>(x.indices, x.values, x.offsets[row], x.offsets[row + 1], from, stride, total);
+      add_entries<T, S, tables>(indices, x.values, x.offsets[row], x.offsets[row + 1], from, stride, total);
       for (int t = 0; t < tables; ++t) total[t].store(products[t] + r * stride + tile);
     }
+  }
+}
+
+template <class T, int S, int tables>
+BILEVEL_INLINE void products_with(const SparseRows<T>& data, const RowList& rows,
+                                  const T* const (&table)[tables], int64_t stride,
+                                  T* const (&products)[tables]) {
+  const SparseRows<T> x = data;  // a copy, which no store through `products` can change
+  if (x.short_indices != nullptr) {
+    products_by<T, S, tables>(x.short_indices, x, rows, table, stride, products);
+  } else {
+    products_by<T, S, tables>(x.indices, x, rows, table, stride, products);
   }
 }
 
@@ -98,14 +123,14 @@ void sparse_products(const SparseRows<T>& data, const RowList& rows, const T* ta
                          {products, second_products});
 }
 
-template <class T, int S>
-void sparse_transposed(const SparseColumns<T>& data, const T* factors, int64_t runtime_stride, int64_t first,
-                       int64_t last, const ScaledTable<T>& start, T* sum) {
-  const int64_t stride = S == 0 ? runtime_stride : S;
-  const SparseColumns<T> x = data;
+template <class T, int S, class Index>
+BILEVEL_INLINE void transposed_by(const Index* rows, const SparseColumns<T>& x, const T* factors,
+                                  int64_t stride, int64_t first, int64_t last, const ScaledTable<T>& start,
+                                  T* sum) {
   for (int64_t block = 0; block < x.blocks; ++block) {
     const int64_t* offsets = x.offsets + block * x.features;
     const T* of_block = factors + block * x.rows_at_once * stride;
+    __asm__("" : "+r"(of_block));  // or the compiler adds the block's offset again at every entry
     for (int64_t j = first; j < last; ++j) {
       for (int64_t tile = 0; tile < stride; tile += tile_of<S>) {
         Lanes<T, tile_of<S>> total[1];
@@ -117,10 +142,22 @@ void sparse_transposed(const SparseColumns<T>& data, const T* factors, int64_t r
         } else {
           total[0].clear();
         }
-        add_entries<T, S, 1>(x.rows, x.values, offsets[j], offsets[j + 1], {of_block + tile}, stride, total);
+        add_entries<T, S, 1>(rows, x.values, offsets[j], offsets[j + 1], {of_block + tile}, stride, total);
         total[0].store(sum + j * stride + tile);
       }
     }
+  }
+}
+
+template <class T, int S>
+void sparse_transposed(const SparseColumns<T>& data, const T* factors, int64_t runtime_stride, int64_t first,
+                       int64_t last, const ScaledTable<T>& start, T* sum) {
+  const int64_t stride = S == 0 ? runtime_stride : S;
+  const SparseColumns<T> x = data;
+  if (x.short_rows != nullptr) {
+    transposed_by<T, S>(x.short_rows, x, factors, stride, first, last, start, sum);
+  } else {
+    transposed_by<T, S>(x.rows, x, factors, stride, first, last, start, sum);
   }
 }
 

@@ -24,17 +24,26 @@ DenseRows<T> dense_rows(const FeatureMatrix& data) {
   return {data.dense().data_ptr<T>(), data.rows(), data.features()};
 }
 
+// LibTorch 1.13 has no unsigned type of 16 bits, so that a tensor of them is said to be signed.
+const uint16_t* short_or_null(const Tensor& t) {
+  return t.defined() ? static_cast<const uint16_t*>(t.data_ptr()) : nullptr;
+}
+
 template <class T>
 SparseRows<T> rows_of(const FeatureMatrix& data) {
   const FeatureMatrix::Compressed& rows = data.by_rows();
-  return {rows.offsets.data_ptr<int64_t>(), rows.indices.data_ptr<int32_t>(), rows.values.data_ptr<T>()};
+  return {.offsets = rows.offsets.data_ptr<int64_t>(),
+          .indices = rows.indices.data_ptr<int32_t>(),
+          .values = rows.values.data_ptr<T>(),
+          .short_indices = short_or_null(rows.short_indices)};
 }
 
 template <class T>
 SparseColumns<T> columns_of(const FeatureMatrix& data) {
   const FeatureMatrix::ColumnBlocks& columns = data.by_columns();
   return {.offsets = columns.offsets.data_ptr<int64_t>(),
-          .rows = columns.rows.data_ptr<int32_t>(),
+          .rows = columns.rows.defined() ? columns.rows.data_ptr<int32_t>() : nullptr,
+          .short_rows = short_or_null(columns.short_rows),
           .values = columns.values.data_ptr<T>(),
           .features = data.features(),
           .blocks = (columns.offsets.numel() - 1) / data.features(),
@@ -93,15 +102,16 @@ int64_t shares_of(int64_t rows) {
 
 // The products of the rows with the tables that are wanted.
 template <class T>
-void multiply(const Sweep<T>& sweep, const Kernels<T>& kernel, const RowList& rows, T* products, T* more) {
+void multiply(const Sweep<T>& sweep, const Kernels<T>& kernel, const RowList& rows, const RowList& next,
+              T* products, T* more) {
   const FeatureMatrix& data = sweep.data;
   const int64_t stride = stride_for(sweep.classes);
   const T *first = sweep.tables[0], *second = sweep.tables[1];
   if (!data.is_sparse()) {
     if (first != nullptr)
-      kernel.dense_product(dense_rows<T>(data), rows, sweep.classes, first, stride, products);
+      kernel.dense_product(dense_rows<T>(data), rows, next, sweep.classes, first, stride, products);
     if (second != nullptr)
-      kernel.dense_product(dense_rows<T>(data), rows, sweep.classes, second, stride, more);
+      kernel.dense_product(dense_rows<T>(data), rows, next, sweep.classes, second, stride, more);
   } else if (first != nullptr && second != nullptr) {
     kernel.sparse_products(rows_of<T>(data), rows, first, second, stride, products, more);
   } else {
@@ -134,13 +144,15 @@ void run_by_rows(const Sweep<T>& sweep) {
     if (sum != nullptr && !data.is_sparse()) fill_classes(start, classes, features, sum);
     for (int64_t begin = first; begin < last; begin += rows_at_once) {
       const RowList rows{sweep.index, begin, std::min(rows_at_once, last - begin)};
-      multiply(sweep, kernel, rows, scores, more);
+      const int64_t after = begin + rows.count;
+      const RowList next{sweep.index, after, std::min(rows_at_once, last - after)};
+      multiply(sweep, kernel, rows, next, scores, more);
       sweep.block(begin, rows.count, scores, more, factors);
       if (sum == nullptr) continue;
       if (data.is_sparse()) {
         kernel.sparse_outer(rows_of<T>(data), rows, factors, stride, 0, features, sum);
       } else {
-        kernel.dense_outer(dense_rows<T>(data), rows, classes, factors, stride, sum);
+        kernel.dense_outer(dense_rows<T>(data), rows, next, classes, factors, stride, sum);
       }
     }
   });
@@ -162,6 +174,43 @@ std::vector<int64_t> column_cuts(const FeatureMatrix& data, int64_t shares) {
   return cuts;
 }
 
+// The products, and what becomes of them, of the rows first .. last; the three arrays begin with row `first`.
+template <class T>
+void sweep_rows(const Sweep<T>& sweep, int64_t first, int64_t last, T* products, T* more, T* factors) {
+  const int64_t stride = stride_for(sweep.classes);
+  const Kernels<T>& kernel = kernels<T>(stride);
+  for (int64_t begin = first; begin < last; begin += sparse_block_rows) {
+    const RowList block{sweep.index, begin, std::min(sparse_block_rows, last - begin)};
+    const int64_t at = (begin - first) * stride;
+    multiply(sweep, kernel, block, {}, products + at, more + at);
+    sweep.block(begin, block.count, products + at, more + at, factors + at);
+  }
+}
+
+// By one thread, block of rows by block: what has a number per example stays in the core's cache. The same
+// sums in the same order as below.
+template <class T>
+void run_block_by_block(const Sweep<T>& sweep) {
+  const int64_t stride = stride_for(sweep.classes);
+  const Kernels<T>& kernel = kernels<T>(stride);
+  SparseColumns<T> columns = columns_of<T>(sweep.data);
+  const int64_t blocks = columns.blocks, size = columns.rows_at_once * stride;
+  const Tensor buffer = at::empty({3 * size}, type_of<T>());
+  T* const products = buffer.data_ptr<T>();
+  T* const factors = products + 2 * size;
+  const T one = 1;
+  columns.blocks = 1;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t first = b * columns.rows_at_once;
+    sweep_rows(sweep, first, std::min(sweep.count, first + columns.rows_at_once), products, products + size,
+               factors);
+    if (sweep.sum == nullptr) continue;
+    const ScaledTable<T> so_far = b == 0 ? sweep.start : ScaledTable<T>{sweep.sum, &one, 0};
+    kernel.sparse_transposed(columns, factors, stride, 0, columns.features, so_far, sweep.sum);
+    columns.offsets += columns.features;
+  }
+}
+
 // First every example's products from its row, then every feature's sum from its column: nothing is scattered
 // and no thread sums into another's table, so that the bits do not depend on the number of threads. A batch
 // has no columns of its own: there every thread takes the part of each row that lies in its range of
@@ -169,21 +218,19 @@ std::vector<int64_t> column_cuts(const FeatureMatrix& data, int64_t shares) {
 template <class T>
 void run_by_columns(const Sweep<T>& sweep) {
   const FeatureMatrix& data = sweep.data;
-  const SparseRows<T> rows = rows_of<T>(data);
+  const int64_t shares = shares_of(sweep.count);
+  if (shares == 1 && sweep.index == nullptr) {
+    run_block_by_block(sweep);
+    return;
+  }
   const int64_t stride = stride_for(sweep.classes), size = sweep.count * stride;
   const Kernels<T>& kernel = kernels<T>(stride);
-  const int64_t shares = shares_of(sweep.count);
   const Tensor buffer = at::empty({3 * size}, type_of<T>());
   T* const products = buffer.data_ptr<T>();
-  T* const more = products + size;
-  T* const factors = more + size;
+  T* const factors = products + 2 * size;
   for_shares(shares, sweep.count, [&](int64_t, int64_t first, int64_t last) {
-    for (int64_t begin = first; begin < last; begin += sparse_block_rows) {
-      const RowList block{sweep.index, begin, std::min(sparse_block_rows, last - begin)};
-      const int64_t at = begin * stride;
-      multiply(sweep, kernel, block, products + at, more + at);
-      sweep.block(begin, block.count, products + at, more + at, factors + at);
-    }
+    const int64_t at = first * stride;
+    sweep_rows(sweep, first, last, products + at, products + size + at, factors + at);
   });
   if (sweep.sum == nullptr) return;
   const std::vector<int64_t> cuts = column_cuts(data, shares);
@@ -193,7 +240,8 @@ void run_by_columns(const Sweep<T>& sweep) {
       kernel.sparse_transposed(columns_of<T>(data), factors, stride, first, last, sweep.start, sweep.sum);
     } else {
       fill(sweep.start, stride, first, last, sweep.sum);
-      kernel.sparse_outer(rows, {sweep.index, 0, sweep.count}, factors, stride, first, last, sweep.sum);
+      kernel.sparse_outer(rows_of<T>(data), {sweep.index, 0, sweep.count}, factors, stride, first, last,
+                          sweep.sum);
     }
   });
 }

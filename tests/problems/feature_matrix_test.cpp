@@ -38,7 +38,9 @@ Tensor from_columns(const FeatureMatrix& matrix) {
   for (int64_t c = 0; c + 1 < columns.offsets.numel(); ++c) {
     const int64_t first_row = c / matrix.features() * columns.rows_at_once;
     for (int64_t e = columns.offsets[c].item<int64_t>(); e < columns.offsets[c + 1].item<int64_t>(); ++e) {
-      result[first_row + columns.rows[e].item<int64_t>()][c % matrix.features()] = columns.values[e];
+      const int64_t row = columns.rows.defined() ? columns.rows[e].item<int64_t>()
+                                                 : (columns.short_rows[e].item<int64_t>() & 0xffff) / 8;
+      result[first_row + row][c % matrix.features()] = columns.values[e];
     }
   }
   return result;
@@ -71,7 +73,7 @@ TEST(FeatureMatrix, CompressingLosesNothing) {
     const FeatureMatrix matrix = FeatureMatrix::from_dense(dense, Storage::sparse);
     EXPECT_TRUE(to_dense(matrix).equal(dense));
     EXPECT_EQ(matrix.stored(), dense.count_nonzero().item<int64_t>());
-    EXPECT_EQ(matrix.bytes(), matrix.stored() * 12);
+    EXPECT_EQ(matrix.bytes(), matrix.stored() * 10);  // 8 of the value, 2 of its short index
     EXPECT_TRUE(from_columns(matrix).equal(dense));
     EXPECT_TRUE(to_dense(matrix.to(at::kFloat)).equal(dense.to(at::kFloat)));
   }
@@ -184,14 +186,15 @@ void check_dense_kernels(softmax::Instructions set, const Tensor& dense, const T
   const Tensor factors = random_like(at::empty({count, classes}, doubles()), 2);
   const Tensor batch = dense.index_select(0, index);
   Tensor product = at::full({count, stride}, 7, dtype);
-  kernel.dense_product(rows, list, classes, by_class(weights).to(dtype).data_ptr<T>(), stride,
+  const softmax::RowList next{index.data_ptr<int64_t>(), 2, count / 2};  // is asked for, and changes nothing
+  kernel.dense_product(rows, list, next, classes, by_class(weights).to(dtype).data_ptr<T>(), stride,
                        product.data_ptr<T>());
   const auto what = fmt::format("{}, {} classes, {} features", name_of(set), classes, features);
   EXPECT_LT(relative_error(product.narrow(1, 0, classes).to(at::kDouble), batch.mm(weights)), near) << what;
   EXPECT_EQ(value(product.narrow(1, classes, stride - classes).abs().sum()), 0) << what;
   Tensor sum = at::ones({classes, softmax::padded_features(features)}, dtype);
   const Tensor padded = at::constant_pad_nd(factors, {0, stride - classes}).to(dtype).contiguous();
-  kernel.dense_outer(rows, list, classes, padded.data_ptr<T>(), stride, sum.data_ptr<T>());
+  kernel.dense_outer(rows, list, next, classes, padded.data_ptr<T>(), stride, sum.data_ptr<T>());
   EXPECT_LT(relative_error(sum.narrow(1, 0, features).t().to(at::kDouble), 1 + batch.t().mm(factors)), near)
       << what;
   EXPECT_TRUE(sum.narrow(1, features, sum.size(1) - features).eq(1).all().item<bool>()) << what;
@@ -221,20 +224,41 @@ TEST(SoftmaxKernels, ARowWithInfinitiesSpoilsItsOwnProductsOnly) {
   EXPECT_TRUE(finite.equal(at::tensor({1, 1, 1, 0, 1}, at::kInt).to(at::kBool))) << finite;
 }
 
+// Some examples and one feature without non-zeros; odd numbers of them elsewhere.
+Tensor with_empty_rows() {
+  Tensor dense = thin_examples(23, 11, 3, 1).features.clone();
+  for (const int64_t row : {0, 7, 22}) dense[row].zero_();
+  dense.select(1, 5).zero_();
+  for (int64_t i = 1; i < 6; ++i) dense[i].narrow(0, 0, i).fill_(0.5);  // 1, 2, ... at the least
+  return dense;
+}
+
+struct Indices {  // of the same entries, twice
+  Tensor whole, eighths;
+  explicit Indices(const Tensor& indices) : whole(indices), eighths(indices.mul(8).to(at::kShort)) {}
+};
+
 template <class T>
-void check_product_kernels(at::ScalarType dtype, double near) {
+void check_product_kernels(at::ScalarType dtype, double near, bool with_short_indices) {
   using softmax::Instructions;
-  const Tensor dense = thin_examples(23, 11, 3, 1).features.to(dtype);
+  const Tensor dense = with_empty_rows().to(dtype);
   const FeatureMatrix sparse = FeatureMatrix::from_dense(dense, Storage::sparse);
+  const FeatureMatrix::ColumnBlocks& by_columns = sparse.by_columns();
+  const Indices of_rows(sparse.by_rows().indices),
+      of_columns(by_columns.short_rows.to(at::kInt).bitwise_and(0xffff).div(8, "trunc").to(at::kInt));
+  const auto shorts = [&](const Indices& indices) {
+    return with_short_indices ? static_cast<const uint16_t*>(indices.eighths.data_ptr()) : nullptr;
+  };
   const softmax::SparseRows<T> rows{sparse.by_rows().offsets.template data_ptr<int64_t>(),
-                                    sparse.by_rows().indices.template data_ptr<int32_t>(),
-                                    sparse.by_rows().values.template data_ptr<T>()};
-  const softmax::SparseColumns<T> columns{sparse.by_columns().offsets.template data_ptr<int64_t>(),
-                                          sparse.by_columns().rows.template data_ptr<int32_t>(),
-                                          sparse.by_columns().values.template data_ptr<T>(),
+                                    of_rows.whole.data_ptr<int32_t>(),
+                                    sparse.by_rows().values.template data_ptr<T>(), shorts(of_rows)};
+  const softmax::SparseColumns<T> columns{by_columns.offsets.template data_ptr<int64_t>(),
+                                          with_short_indices ? nullptr : of_columns.whole.data_ptr<int32_t>(),
+                                          shorts(of_columns),
+                                          by_columns.values.template data_ptr<T>(),
                                           11,
                                           1,
-                                          sparse.by_columns().rows_at_once};
+                                          by_columns.rows_at_once};
   for (const Instructions set : {Instructions::baseline, Instructions::avx2, Instructions::avx512}) {
     if (set > softmax::best_instructions()) continue;
     for (const int64_t stride : {4, 8, 16, 20, 32, 64}) {
@@ -244,6 +268,7 @@ void check_product_kernels(at::ScalarType dtype, double near) {
       Tensor product = at::empty({23, stride}, dtype), sum = at::ones({11, stride}, dtype);
       kernel.sparse_product(rows, {nullptr, 0, 23}, table.data_ptr<T>(), stride, product.data_ptr<T>());
       EXPECT_LT(relative_error(product, dense.mm(table)), near) << name_of(set);
+      EXPECT_EQ(value(product[7].abs().sum()), 0) << name_of(set);
       Tensor one = at::empty_like(product), two = at::empty_like(product);
       const Tensor other = random_like(at::empty({11, stride}, dtype), 3);
       kernel.sparse_products(rows, {nullptr, 0, 23}, other.data_ptr<T>(), table.data_ptr<T>(), stride,
@@ -266,8 +291,41 @@ void check_product_kernels(at::ScalarType dtype, double near) {
   }
 }
 TEST(SoftmaxKernels, ProductsOfEveryInstructionSet) {
-  check_product_kernels<double>(at::kDouble, 1e-14);
-  check_product_kernels<float>(at::kFloat, 1e-6);
+  for (const bool short_indices : {false, true}) {
+    check_product_kernels<double>(at::kDouble, 1e-14, short_indices);
+    check_product_kernels<float>(at::kFloat, 1e-6, short_indices);
+  }
+}
+
+// Where the number of entries is no multiple of what a loop takes at once, the last one's place is read again
+// with a zero: its value must not be.
+TEST(SoftmaxKernels, AnInfiniteNonZeroStaysInfinite) {
+  for (int64_t entries = 1; entries < 9; ++entries) {
+    Tensor dense = at::zeros({3, 9}, at::kFloat);
+    dense[1].narrow(0, 0, entries).fill_(1);
+    dense[1][entries - 1] = std::numeric_limits<float>::infinity();
+    const FeatureMatrix data = FeatureMatrix::from_dense(dense, Storage::sparse);
+    const Tensor scores = linear_scores(data, {}, at::ones({9, 10}, at::kFloat));
+    EXPECT_TRUE(scores[1].eq(std::numeric_limits<float>::infinity()).all().item<bool>()) << scores;
+    EXPECT_EQ(value(scores[0].abs().sum() + scores[2].abs().sum()), 0);
+  }
+}
+
+// 8192 features are the most whose indices are kept in 16 bits.
+TEST(FeatureMatrix, ShortIndicesUpToTheirLastOne) {
+  for (const int64_t features : {8192, 8193}) {
+    Tensor dense = at::zeros({3, features}, doubles());
+    dense[0][features - 1] = 2;
+    dense[2][0] = 3;
+    dense[2][features - 2] = 5;
+    const FeatureMatrix matrix = FeatureMatrix::from_dense(dense, Storage::sparse);
+    EXPECT_EQ(matrix.by_rows().short_indices.defined(), features == 8192);
+    EXPECT_EQ(matrix.bytes(), 3 * (8 + (features == 8192 ? 2 : 4)));
+    const Tensor table = random_like(at::empty({features, 10}, doubles()), 1);
+    EXPECT_LT(relative_error(linear_scores(matrix, {}, table), dense.mm(table)), 1e-14);
+    const Tensor factors = random_like(at::empty({3, 10}, doubles()), 2);
+    EXPECT_LT(relative_error(transposed_scores(matrix, {}, factors), dense.t().mm(factors)), 1e-14);
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "bilevel/core/autograd.h"
 #include "bilevel/problems/hyper_cleaning.h"
@@ -68,13 +69,33 @@ TEST_P(WeightedSoftmaxCases, TheSameBitsEveryTime) {
 }
 
 // 16 and 100 features: more and fewer examples than features. The classes meet every stride of the kernels.
-INSTANTIATE_TEST_SUITE_P(
-    All, WeightedSoftmaxCases,
-    ::testing::Combine(::testing::Values(1, 2), ::testing::Values(Storage::dense, Storage::sparse),
-                       ::testing::Values(at::kDouble, at::kFloat),
-                       ::testing::Values(Sizes{71, 16, 3}, Sizes{71, 16, 10}, Sizes{71, 100, 10},
-                                         Sizes{71, 100, 20}, Sizes{71, 16, 7}, Sizes{71, 16, 25},
-                                         Sizes{71, 16, 40}, Sizes{171, 100, 40}, Sizes{200, 16, 10})));
+INSTANTIATE_TEST_SUITE_P(All, WeightedSoftmaxCases,
+                         ::testing::Combine(::testing::Values(1, 2),
+                                            ::testing::Values(Storage::dense, Storage::sparse),
+                                            ::testing::Values(at::kDouble, at::kFloat),
+                                            ::testing::Values(Sizes{71, 16, 3}, Sizes{71, 16, 10},
+                                                              Sizes{71, 100, 10}, Sizes{71, 100, 20},
+                                                              Sizes{71, 16, 7}, Sizes{71, 16, 25},
+                                                              Sizes{71, 16, 40}, Sizes{171, 100, 40},
+                                                              Sizes{200, 16, 10}, Sizes{1300, 7, 9})));
+
+// One thread goes block of rows by block, several take the rows and then the columns (softmax_sweep.cpp).
+TEST(WeightedSoftmax, SparseDataGivesTheSameBitsOnOneThreadAndTwo) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    const WeightedSoftmax problem(cleaning_data(1300, 7, 10), 0.01, dtype, Storage::sparse);
+    ASSERT_GT(problem.train().features.by_columns().offsets.numel(), 2 * 7 + 1);  // three blocks
+    const Point point = generic_point(problem);
+    const Tensor v = random_like(point.w, 5);
+    std::vector<Tensor> gradients, products;
+    for (const int threads : {1, 2}) {
+      const Threads scope(threads);
+      gradients.push_back(problem.inner_gradient(point.w, point.x, {}));
+      products.push_back(problem.linearize(point.w, point.x, {})->hessian(v));
+    }
+    EXPECT_TRUE(gradients[0].equal(gradients[1]));
+    EXPECT_TRUE(products[0].equal(products[1]));
+  }
+}
 
 TEST(WeightedSoftmax, TheLossCanBeDifferentiatedTwice) {  // what `bilevel check` does, on sparse data too
   for (const int64_t features : {16, 100}) {
