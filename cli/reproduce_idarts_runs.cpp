@@ -294,6 +294,7 @@ Json runs_json(const std::vector<SearchRuns>& all) {
       const nas::SearchOptions& o = runs.setting.options;
       Json row = {{"setting", runs.setting.label},
                   {"method", o.method},
+                  {"guard", o.guard.name},
                   {"T", o.inner.steps},
                   {"K", o.hypergradient.terms},
                   {"rate", o.inner.rate},

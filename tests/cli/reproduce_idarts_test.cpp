@@ -84,6 +84,7 @@ TEST_F(ReproduceIdartsSearch, Table1LooksUpWhatTheSearchesFound) {
   ASSERT_EQ(ours.size(), 4U);
   std::map<std::string, json> runs;
   for (const json& run : result["runs"]) {
+    EXPECT_EQ(run.at("guard"), "none");  // the papers' algorithms
     runs[run["setting"].get<std::string>()] = run;
     const double accuracy = accuracies_.at(run["genotype"]);
     EXPECT_NEAR(run["reached"]["cifar10_valid"], accuracy, 1e-9);
