@@ -163,7 +163,10 @@ SearchState Search::begin() const {
 // What an epoch changes: the guard, the temperature of the sampling, and the series' rate where it is
 // measured.
 void Search::set_epoch(SearchState& state, Oracle& oracle, Streams& streams) {
-  guard_value_ = guard_ ? guard_->set_epoch(state.epoch, options_.epochs) : nothing;
+  guard_value_ =
+      guard_ ? guard_->set_epoch(
+                   {.epoch = state.epoch, .epochs = options_.epochs, .resting = options_.warmup_epochs})
+             : nothing;
   if (options_.method == "gdas") {
     const double along =
         options_.epochs > 1 ? static_cast<double>(state.epoch) / static_cast<double>(options_.epochs - 1) : 0;

@@ -171,9 +171,13 @@ TEST(BetaDecay, AddsItsClosedFormToTheOuterGradient) {
     const SupernetProblem problem = tiny_problem(name, doubles());
     const SearchSpace& space = problem.supernet().space();
     BetaDecay guard(problem, space, 25);
-    EXPECT_EQ(guard.set_epoch(0, 30), 0);
+    EXPECT_EQ(guard.set_epoch({.epoch = 0, .epochs = 30}), 0);
     EXPECT_FALSE(guard.penalty(problem.initial_outer(0)).gradient.defined());
-    EXPECT_EQ(guard.set_epoch(12, 30), 10);
+    EXPECT_EQ(guard.set_epoch({.epoch = 12, .epochs = 30}), 10);
+    // It begins where alpha does.
+    EXPECT_EQ(guard.set_epoch({.epoch = 5, .epochs = 30, .resting = 5}), 0);
+    EXPECT_EQ(guard.set_epoch({.epoch = 2, .epochs = 30, .resting = 5}), 0);
+    EXPECT_EQ(guard.set_epoch({.epoch = 15, .epochs = 30, .resting = 5}), 10);
     const Tensor x = 300 * problem.initial_outer(0), w = problem.initial_inner(0);
     const Batch all;
     const OuterGradients bare = problem.outer_gradients(w, x, all),
@@ -243,8 +247,8 @@ TEST(Smoothing, ChangesWhereWeightStepsAreTakenAndNothingElse) {
     const SupernetProblem problem = tiny_problem(name, doubles());
     const SearchSpace& space = problem.supernet().space();
     Smoothing guard(problem, problem, 0.3);
-    EXPECT_DOUBLE_EQ(guard.set_epoch(0, 50), 0.03);  // the published bounds
-    EXPECT_DOUBLE_EQ(guard.set_epoch(25, 50), 0.165);
+    EXPECT_DOUBLE_EQ(guard.set_epoch({.epoch = 0, .epochs = 50}), 0.03);  // the published bounds
+    EXPECT_DOUBLE_EQ(guard.set_epoch({.epoch = 25, .epochs = 50}), 0.165);
     const Tensor x = 300 * problem.initial_outer(0), w = problem.initial_inner(0);
     Batch batch;
     batch.seed = 11;
@@ -273,9 +277,9 @@ TEST(AuxiliarySkip, AddsItsFactorToTheSkipOfEveryEdgeInBothLossesAndFallsToNothi
     for (int64_t i = skip; i < mixture.numel(); i += choices) mixture[i] += 0.75;
     {
       AuxiliarySkip guard(problem, problem, 1);
-      EXPECT_DOUBLE_EQ(guard.set_epoch(0, 50), 1);
-      EXPECT_DOUBLE_EQ(guard.set_epoch(49, 50), 0.02);
-      EXPECT_DOUBLE_EQ(guard.set_epoch(1, 4), 0.75);
+      EXPECT_DOUBLE_EQ(guard.set_epoch({.epoch = 0, .epochs = 50}), 1);
+      EXPECT_DOUBLE_EQ(guard.set_epoch({.epoch = 49, .epochs = 50}), 0.02);
+      EXPECT_DOUBLE_EQ(guard.set_epoch({.epoch = 1, .epochs = 4}), 0.75);
       const Tensor inner = problem.loss(w, mixture, problem.train().prepare(all)),
                    outer = problem.loss(w, mixture, problem.valid().prepare(all));
       EXPECT_NEAR(guard.inner_loss(w, x, all).item<double>(), inner.item<double>(), 1e-13);

@@ -30,8 +30,9 @@ AuxiliarySkip::AuxiliarySkip(const Problem& engine, SupernetProblem& supernet, d
 
 AuxiliarySkip::~AuxiliarySkip() { supernet_.set_mixture_shift({}); }
 
-double AuxiliarySkip::set_epoch(int64_t epoch, int64_t epochs) {
-  const double factor = strength_ * static_cast<double>(epochs - epoch) / static_cast<double>(epochs);
+double AuxiliarySkip::set_epoch(const SearchTime& now) {
+  const double factor =
+      strength_ * static_cast<double>(now.epochs - now.epoch) / static_cast<double>(now.epochs);
   supernet_.set_mixture_shift(factor * skips_);
   return factor;
 }

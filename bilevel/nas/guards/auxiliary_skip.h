@@ -21,7 +21,7 @@ class AuxiliarySkip : public Guard {
   AuxiliarySkip(const AuxiliarySkip&) = delete;
   AuxiliarySkip& operator=(const AuxiliarySkip&) = delete;
 
-  double set_epoch(int64_t epoch, int64_t epochs) override;
+  double set_epoch(const SearchTime& now) override;
 
  private:
   SupernetProblem& supernet_;

@@ -13,8 +13,10 @@ int64_t rows_of(const SearchSpace& space) {
 
 }  // namespace
 
-double BetaDecay::set_epoch(int64_t epoch, int64_t epochs) {
-  lambda_ = strength_ * static_cast<double>(epoch) / static_cast<double>(epochs);
+double BetaDecay::set_epoch(const SearchTime& now) {
+  lambda_ = now.epoch <= now.resting ? 0
+                                     : strength_ * static_cast<double>(now.epoch - now.resting) /
+                                           static_cast<double>(now.epochs - now.resting);
   return lambda_;
 }
 

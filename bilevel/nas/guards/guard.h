@@ -47,12 +47,18 @@ struct Penalty {
   Tensor value, gradient;
 };
 
+// Where a search is: an epoch, from 0, of so many, in the first of which alpha may rest.
+struct SearchTime {
+  int64_t epoch = 0, epochs = 1;
+  int64_t resting = 0;
+};
+
 class Guard : public Problem {
  public:
   explicit Guard(const Problem& base) : base_(base) {}
 
-  // The guard as it is in the epoch, from 0; returns its quantity, for the records.
-  virtual double set_epoch(int64_t epoch, int64_t epochs) = 0;
+  // The guard as it is in the epoch; returns its quantity, for the records.
+  virtual double set_epoch(const SearchTime& now) = 0;
   virtual Penalty penalty(const Tensor& /*x*/) const { return {}; }
 
   // All of the base, unless a guard says otherwise.

@@ -25,8 +25,8 @@ Tensor smoothed_mixture(const SearchSpace& space, const Tensor& mixture, double 
   return at::cat(parts);
 }
 
-double Smoothing::set_epoch(int64_t epoch, int64_t epochs) {
-  const double along = static_cast<double>(epoch) / static_cast<double>(epochs);
+double Smoothing::set_epoch(const SearchTime& now) {
+  const double along = static_cast<double>(now.epoch) / static_cast<double>(now.epochs);
   bound_ = strength_ * (0.1 + 0.9 * along);
   return bound_;
 }

@@ -19,7 +19,7 @@ class Smoothing : public Guard {
   Smoothing(const SupernetEngine& engine, const SupernetProblem& supernet, double strength)
       : Guard(engine), engine_(engine), supernet_(supernet), strength_(strength) {}
 
-  double set_epoch(int64_t epoch, int64_t epochs) override;
+  double set_epoch(const SearchTime& now) override;
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
 
  private:
