@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <iterator>
 #include <map>
 #include <set>
 #include <stdexcept>
@@ -54,6 +56,29 @@ std::vector<std::string> key_of(const RunData& run, const std::vector<std::strin
   std::vector<std::string> key;
   for (const std::string& option : options) key.push_back(value_in(run, option));
   return key;
+}
+
+bool is_number(const std::string& text) {
+  char* end = nullptr;
+  (void)std::strtod(text.c_str(), &end);
+  return !text.empty() && *end == '\0';
+}
+
+// A number that nobody typed and that every run of a configuration has for itself was measured on what the
+// seed drew, such as a rate by the data's curvature: it follows from the configuration and does not part it.
+// `parted` are the options that do.
+bool follows_from_the_seed(const std::vector<RunData>& runs, const std::vector<std::string>& parted,
+                           const std::string& option) {
+  std::map<std::vector<std::string>, std::vector<std::string>> values;
+  for (const RunData& run : runs) values[key_of(run, parted)].push_back(value_in(run, option));
+  bool several = false;
+  for (auto& [key, group] : values) {
+    if (!std::all_of(group.begin(), group.end(), is_number)) return false;
+    several = several || group.size() > 1;
+    std::sort(group.begin(), group.end());
+    if (std::adjacent_find(group.begin(), group.end()) != group.end()) return false;
+  }
+  return several;
 }
 
 size_t groups_by(const std::vector<RunData>& runs, const std::vector<std::string>& options) {
@@ -160,6 +185,16 @@ Study make_study(const std::vector<RunData>& runs, const std::vector<JobReport>&
   std::erase_if(study.ignored, [](const std::string& option) {
     return option == "--out" || option == "--config" || option == "--resume";
   });
+  std::vector<std::string> given, measured;
+  std::copy_if(differing.begin(), differing.end(), std::back_inserter(given),
+               [&](const std::string& option) { return was_given(runs, option); });
+  for (const std::string& option : differing) {
+    if (!was_given(runs, option) && follows_from_the_seed(runs, given, option)) measured.push_back(option);
+  }
+  std::erase_if(differing, [&](const std::string& option) {
+    return std::find(measured.begin(), measured.end(), option) != measured.end();
+  });
+  study.ignored.insert(study.ignored.end(), measured.begin(), measured.end());
   study.options = by.empty() ? telling(runs, differing) : asked_for(runs, by);
   for (const std::string& option : differing) {
     const bool tells = std::find(study.options.begin(), study.options.end(), option) != study.options.end();

@@ -298,7 +298,7 @@ std::string study_html(const Study& study) {
     remark += fmt::format("Differ along with these options: {}. ", options_text(study.going_along));
   }
   if (!study.ignored.empty()) {
-    remark += fmt::format("Differ too, and decide no configuration: {}.", options_text(study.ignored));
+    remark += fmt::format("Differ too, and make no configuration: {}.", options_text(study.ignored));
   }
   if (!remark.empty()) out += fmt::format("<p class=\"remark\">{}</p>\n", remark);
   const auto title = [&](size_t i, const char* form) {

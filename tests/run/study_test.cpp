@@ -112,6 +112,24 @@ TEST(Study, NamesConfigurationsByAsFewOptionsAsTellThemApart) {
   EXPECT_THAT(message([&] { study_of(samples, {"seed"}); }), HasSubstr("means over seeds"));
 }
 
+// What a command measures on the data that its seed draws is not what a person chose; a word is, typed or
+// not.
+TEST(Study, ARateMeasuredOnTheSeedsDataMakesNoConfiguration) {
+  std::vector<Sample> samples = two_methods();
+  for (size_t i = 0; i < samples.size(); ++i) {
+    samples[i].run.config["effective"]["--inner-rate"] = std::to_string(0.01 * static_cast<double>(1 + i));
+  }
+  const Study measured = study_of(samples);
+  EXPECT_THAT(measured.options, ElementsAre("--method"));
+  EXPECT_EQ(measured.groups.size(), 2U);
+  EXPECT_THAT(measured.ignored, ElementsAre("--inner-rate"));
+  samples[0].run.config["options"]["--inner-rate"] = "0.01";  // typed: it does
+  EXPECT_EQ(study_of(samples).groups.size(), 5U);
+  samples = two_methods();
+  samples[4].run.config["effective"]["--guard"] = "beta-decay";  // of a version whose default it is
+  EXPECT_EQ(study_of(samples).groups.size(), 3U);
+}
+
 TEST(Study, CountsNoRunTwiceAndNoneThatDidNotFinish) {
   std::vector<Sample> samples = two_methods();
   samples.push_back(sample("again", 1, {{"--method", "idarts"}}, 92));
