@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/temporary_folder.h"
+
 namespace bilevel::test {
 
 struct Output {
@@ -20,30 +22,6 @@ struct Output {
   nlohmann::json json() const {
     return nlohmann::json::parse(out);
   }  // throws unless stdout is one JSON value
-};
-
-// A folder of its own for one test, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = std::filesystem::temp_directory_path() / "bilevel-test-XXXXXX";
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("cannot make a temporary folder");
-    path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(path_, ignored))
-      files_.push_back(entry);
-    for (auto it = files_.rbegin(); it != files_.rend(); ++it) std::filesystem::remove(*it, ignored);
-    std::filesystem::remove(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-  std::vector<std::filesystem::path> files_;
 };
 
 inline std::string read_text(const std::string& path) {

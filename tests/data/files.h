@@ -1,9 +1,8 @@
 #pragma once
-// What the tests of the readers share: a folder that goes away, files made of bytes by hand, and the message
+// What the tests of the readers share: files made of bytes by hand, and the message
 // of what is thrown.
 
 #include <fmt/format.h>
-#include <ftw.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -17,39 +16,9 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/temporary_folder.h"
+
 namespace bilevel::test {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    const char* base = std::getenv("TMPDIR");
-    path_ = fmt::format("{}/bilevel_data_test.XXXXXX", base != nullptr ? base : "/tmp");
-    if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("mkdtemp " + path_);
-  }
-  ~TemporaryFolder() {
-    ::nftw(
-        path_.c_str(),
-        [](const char* name, const struct ::stat*, int, struct ::FTW*) { return std::remove(name); }, 16,
-        FTW_DEPTH | FTW_PHYS);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string at(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
-  // Makes the folders on the way too.
-  std::string put(std::string_view name, std::string_view bytes) const {
-    for (size_t end = name.find('/'); end != std::string_view::npos; end = name.find('/', end + 1)) {
-      ::mkdir(at(name.substr(0, end)).c_str(), 0777);
-    }
-    std::ofstream(at(name), std::ios::binary | std::ios::trunc)
-        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    return at(name);
-  }
-
- private:
-  std::string path_;
-};
 
 inline std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

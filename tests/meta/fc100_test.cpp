@@ -93,6 +93,10 @@ TEST_F(Fc100, names_what_is_wrong) {
   EXPECT_THAT(message<std::runtime_error>([&] { meta::read_fc100(cut, train); }),
               HasSubstr("cut.bin: byte 307399: expected records of 3074 bytes"));
   EXPECT_THAT(message<std::runtime_error>([&] { meta::read_fc100(folder_.path()); }),
+              AllOf(HasSubstr("train.bin has 307400 bytes, expected 153700000"),
+                    HasSubstr("cifar-100-binary.tar.gz")));
+  folder_.put("empty/note", "");
+  EXPECT_THAT(message<std::runtime_error>([&] { meta::read_fc100(folder_.at("empty")); }),
               AllOf(HasSubstr("cifar100 is not here"), HasSubstr("cifar-100-binary.tar.gz")));
   const ImageTaskSet one = meta::read_fc100(train, folder_.put("test.bin", record(0, 20, 7)));
   EXPECT_THAT(message([&] {
