@@ -1,6 +1,7 @@
 #include "bilevel/hypergradients/nystrom.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <stdexcept>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bilevel/core/finite.h"
 #include "bilevel/core/random.h"
@@ -23,13 +25,20 @@ Tensor random_directions(int64_t rank, int64_t size, uint64_t seed, const at::Te
   if (size <= few) {
     return std::get<0>(at::linalg_qr(random.normal({size, rank}, options))).t().contiguous();
   }
+  constexpr int64_t at_once = 64;  // bits of a random number
+  const int64_t count = rank * size;
+  std::vector<uint64_t> bits(static_cast<size_t>((count + at_once - 1) / at_once));
+  for (uint64_t& word : bits) word = random.next();
   Tensor signs = at::empty({rank, size}, at::kFloat);
-  float* out = signs.data_ptr<float>();
-  uint64_t bits = 0;
-  for (int64_t i = 0; i < rank * size; ++i) {
-    bits = i % 64 == 0 ? random.next() : bits >> 1;
-    out[i] = (bits & 1) != 0 ? 1.0F : -1.0F;
-  }
+  float* const out = signs.data_ptr<float>();
+  at::parallel_for(0, static_cast<int64_t>(bits.size()), 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      const uint64_t word = bits[static_cast<size_t>(b)];
+      float* const to = out + b * at_once;
+      const int64_t length = std::min(at_once, count - b * at_once);
+      for (int64_t i = 0; i < length; ++i) to[i] = static_cast<float>(2 * ((word >> i) & 1)) - 1;
+    }
+  });
   return signs.to(options);
 }
 
