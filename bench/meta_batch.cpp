@@ -1,7 +1,8 @@
 // A meta-batch of few-shot tasks: solved together, and one after another; and reverse mode through the last K
 // inner steps, beside all of them. Prints one JSON object, times in milliseconds, the fastest of several.
 // With --write it leaves the tasks and x as NPY files, so that another program can do the same job
-// (bench/peers/meta_batch.py, bench/compare_meta).
+// (bench/peers/meta_batch.py, bench/compare_meta). --learner takes another one than aid, on the same tasks
+// (bench/compare_libraries).
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -29,7 +30,7 @@ using namespace bilevel::meta;
 
 struct Flags {
   int64_t tasks = 32, ways = 5, shots = 5, queries = 15, filters = 64, repeat = 5;
-  int64_t steps = 20, terms = 10;                    // of the heads
+  std::string learner = "aid";
   int64_t images = 64, horizon = 50, truncate = 10;  // filters of Omniglot's network, T, K
   int threads = 1;
   bool wide = false;  // double precision
@@ -62,11 +63,9 @@ void write(const std::string& folder, const TaskBatch& tasks, const Tensor& x) {
 
 nlohmann::json heads(const Flags& f, const at::TensorOptions& tensors) {
   const Blobs source({.ways = f.ways, .shots = f.shots, .queries = f.queries}, {}, 0, tensors);
-  LearnerOptions options = default_learner_options("aid");
-  options.inner_steps = f.steps;
-  options.terms = f.terms;
-  const Learner learner(
-      options, make_network({.name = "mlp", .filters = f.filters}, source.input_shape(), f.ways), tensors);
+  const Learner learner(default_learner_options(f.learner),
+                        make_network({.name = "mlp", .filters = f.filters}, source.input_shape(), f.ways),
+                        tensors);
   const Tensor x = learner.initial_outer(0);
   const TaskBatch tasks = source.tasks(Part::train, 0, f.tasks);
   if (!f.write.empty()) write(f.write, tasks, x);
@@ -77,7 +76,10 @@ nlohmann::json heads(const Flags& f, const at::TensorOptions& tensors) {
     sum = at::zeros_like(x);
     for (int64_t i = 0; i < f.tasks; ++i) sum = sum + learner.hypergradient(x, one_of(tasks, i)).value;
   });
-  return {{"together", together},
+  return {{"learner", f.learner},
+          {"steps", learner.options().inner_steps},
+          {"rate", learner.options().inner_rate},
+          {"together", together},
           {"one_after_another", apart},
           {"ratio", apart / together},
           {"difference", ((sum / f.tasks - value).norm() / value.norm()).item<double>()},
@@ -126,6 +128,7 @@ int main(int argc, char** argv) {
     } else if (i + 1 < argc) {
       const std::string value = argv[++i];
       if (name == "--write") f.write = value;
+      if (name == "--learner") f.learner = value;
       if (name == "--tasks") f.tasks = std::stoll(value);
       if (name == "--filters") f.filters = std::stoll(value);
       if (name == "--omniglot-filters") f.images = std::stoll(value);
