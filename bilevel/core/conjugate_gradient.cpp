@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "bilevel/core/fused_vectors.h"
 #include "bilevel/core/linear_solve.h"
 #include "bilevel/core/solver_support.h"
 
@@ -19,12 +21,12 @@ constexpr std::string_view cg_name = "conjugate_gradient";
 // What d'Ad / d'd says about A, relative to the largest one met so far. Within rounding of zero its sign
 // means nothing, but a positive semi-definite A with d'Ad = 0 has Ad = 0: where Ad is not small, A must be
 // indefinite.
-Status status_of_curvature(double curvature, double largest, const Tensor& product, double direction_norm,
-                           double epsilon) {
+Status status_of_curvature(double curvature, double largest, const std::function<double()>& product_norm,
+                           double direction_norm, double epsilon) {
   if (!std::isfinite(curvature)) return Status::not_finite;
   if (curvature > 10 * epsilon * largest) return Status::ok;
   if (curvature < -64 * epsilon * largest) return Status::negative_curvature;
-  const double stretch = detail::norm_of(product) / direction_norm;
+  const double stretch = product_norm() / direction_norm;
   return stretch > 10 * std::sqrt(epsilon) * largest ? Status::negative_curvature : Status::breakdown;
 }
 
@@ -47,16 +49,16 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right
   if (detail::ends_before_it_begins(b, b_norm, result)) return result;
   result.right_hand_side_norm = b_norm;
 
-  const auto product = [&](const Tensor& v) {
+  const auto undamped = [&](const Tensor& v) {
     ++result.products;
-    const Tensor av = detail::checked_product(cg_name, matrix(v), v);
-    return options.damping == 0 ? av : at::add(av, v, options.damping);
+    return detail::checked_product(cg_name, matrix(v), v);
   };
 
   // Residuals and directions are kept in units of `scale`, the solution in its own.
   const double scale = detail::scale_near(b_norm);
   Tensor x = start.defined() ? start.clone() : at::zeros_like(b);
-  Tensor r = start.defined() ? at::sub(b, product(x)).mul_(1 / scale) : at::mul(b, 1 / scale);
+  Tensor r = start.defined() ? at::sub(b, undamped(x)).sub_(x, options.damping).mul_(1 / scale)
+                             : at::mul(b, 1 / scale);
   Tensor r_squared_on_device = at::dot(r, r);
   double r_squared = r_squared_on_device.item<double>();
   result.residuals.push_back(std::sqrt(r_squared) * scale);
@@ -77,15 +79,29 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right
     }
     if (result.iterations == options.max_iterations) break;
 
-    const Tensor q = product(d);
-    const Tensor dq_on_device = at::dot(d, q);
-    r.addcmul_(q, r_squared_on_device / dq_on_device, -1);  // where d'Ad is bad, r is bad and not used again
-    r_squared_on_device = at::dot(r, r);
-    const std::vector<double> dots = detail::read({dq_on_device, r_squared_on_device});
-    const double curvature = dots[0] / d_squared;
-    const double next_squared = dots[1];
+    // Where d'Ad is bad, r is bad and not used again.
+    Tensor q = undamped(d);
+    double dq, next_squared;
+    const bool fused = detail::fusible({q, d, r, x});
+    if (fused) {
+      dq = detail::damped_dot(d, q, options.damping);
+      next_squared = detail::subtract_damped(r, r_squared / dq, q, d, options.damping);
+      r_squared_on_device.fill_(next_squared);  // should the next product not be fusible
+    } else {
+      if (options.damping != 0) q = at::add(q, d, options.damping);
+      const Tensor dq_on_device = at::dot(d, q);
+      r.addcmul_(q, r_squared_on_device / dq_on_device, -1);
+      r_squared_on_device = at::dot(r, r);
+      const std::vector<double> dots = detail::read({dq_on_device, r_squared_on_device});
+      dq = dots[0];
+      next_squared = dots[1];
+    }
+    const double curvature = dq / d_squared;
+    const auto stretched = [&] {  // |A d|
+      return detail::norm_of(fused && options.damping != 0 ? at::add(q, d, options.damping) : q);
+    };
     const Status curvature_status =
-        status_of_curvature(curvature, largest_curvature, q, std::sqrt(d_squared), epsilon);
+        status_of_curvature(curvature, largest_curvature, stretched, std::sqrt(d_squared), epsilon);
     if (curvature_status != Status::ok || !std::isfinite(next_squared)) {
       result.status = curvature_status != Status::ok ? curvature_status : Status::not_finite;
       break;
@@ -99,16 +115,20 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right
       best = x.clone();
       result.vectors_kept = 1;
     }
-    x.add_(d, r_squared / dots[0] * scale);
-    const double ratio = next_squared / r_squared;
-    at::add_out(d, r, d, ratio);
+    const double step = r_squared / dq * scale, ratio = next_squared / r_squared;
+    if (fused) {
+      detail::step_and_turn(x, step, d, r, ratio);
+    } else {
+      x.add_(d, step);
+      at::add_out(d, r, d, ratio);
+    }
     d_squared = next_squared + ratio * ratio * d_squared;
     r_squared = next_squared;
     result.residuals.push_back(std::sqrt(r_squared) * scale);
     ++result.iterations;
   }
 
-  result.vectors_kept += 4 + (options.damping == 0 ? 0 : 1);
+  result.vectors_kept += 4 + (options.damping == 0 || detail::fusible({r, d, x}) ? 0 : 1);
   if (result.status == Status::converged || result.status == Status::max_iterations) {
     result.solution = std::move(x);
   } else {

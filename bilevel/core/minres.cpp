@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/core/fused_vectors.h"
 #include "bilevel/core/linear_solve.h"
 #include "bilevel/core/solver_support.h"
 
@@ -64,14 +65,21 @@ LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side,
     if (result.iterations == options.max_iterations) break;
 
     const Tensor av = product(v);
-    at::add_out(v_before, av, v_before, -beta);
     Tensor& next = v_before;
-    const Tensor alpha_on_device = at::dot(v, next);
-    next.addcmul_(v, alpha_on_device, -1);
-    const std::vector<double> scalars = detail::read({alpha_on_device, at::linalg_vector_norm(next, 2)});
-    // The Krylov space of A + damping I is that of A: damping enters T alone.
-    const double alpha = scalars[0] + options.damping;
-    double next_beta = scalars[1];
+    const bool fused = detail::fusible({av, v, next, w, w_before, x});
+    double alpha, next_beta;
+    if (fused) {
+      alpha = detail::lanczos_product(av, beta, v, next);
+      next_beta = std::sqrt(detail::subtract_scaled(next, alpha, v));
+    } else {
+      at::add_out(next, av, next, -beta);
+      const Tensor alpha_on_device = at::dot(v, next);
+      next.addcmul_(v, alpha_on_device, -1);
+      const std::vector<double> scalars = detail::read({alpha_on_device, at::linalg_vector_norm(next, 2)});
+      alpha = scalars[0];
+      next_beta = scalars[1];
+    }
+    alpha += options.damping;  // the Krylov space of A + damping I is that of A: damping enters T alone
     if (!std::isfinite(alpha) || !std::isfinite(next_beta)) {
       result.status = Status::not_finite;
       break;
@@ -94,19 +102,26 @@ LinearResult minres(const MatrixProduct& matrix, const Tensor& right_hand_side,
     sine = next_beta / gamma;
 
     // w_{k+1} = (v - delta w_k - epsilon_k w_{k-1}) / gamma, in the memory of w_{k-1}.
-    w_before.mul_(-epsilon_k / gamma).add_(w, -delta / gamma).add_(v, 1 / gamma);
+    const bool may_stop = normal_residual <= std::cbrt(epsilon) * largest_column;
+    const bool together = fused && !may_stop;  // with x's step
+    if (together) {
+      detail::turn_and_step(w_before, -epsilon_k / gamma, w, -delta / gamma, v, 1 / gamma, x,
+                            cosine * residual);
+    } else {
+      w_before.mul_(-epsilon_k / gamma).add_(w, -delta / gamma).add_(v, 1 / gamma);
+    }
     std::swap(w, w_before);
     // The residual feels |A r| by its square only, so near a least-squares solution it stands still while
     // steps along what A hardly sees grow without bound: one that costs more by rounding than it gains is not
     // taken.
-    if (normal_residual <= std::cbrt(epsilon) * largest_column) {
+    if (may_stop) {
       const double step_length = std::abs(cosine) * residual * detail::norm_of(w);
       if (residual * (1 - sine) < epsilon * largest_column * step_length) {
         result.status = status_at_least_squares();
         break;
       }
     }
-    x.add_(w, cosine * residual);
+    if (!together) x.add_(w, cosine * residual);
     residual *= sine;
     result.residuals.push_back(residual);
     ++result.iterations;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bilevel/core/finite.h"
+#include "bilevel/core/fused_vectors.h"
 #include "bilevel/core/linear_solve.h"
 #include "bilevel/core/solver_support.h"
 
@@ -86,8 +87,14 @@ LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& right_ha
   for (int64_t k = 0; k < options.terms; ++k) {
     const Tensor product = detail::checked_product(neumann, matrix(term, k), term);
     ++result.products;
-    trace.curvatures.push_back(at::dot(term, product));
     trace.squares.push_back(trace.residuals.back().square());
+    if (detail::fusible({term, product, sum}) && !product.is_alias_of(term)) {
+      const auto [curvature, square] = detail::next_term(term, product, options.rate, sum);
+      trace.curvatures.push_back(at::scalar_tensor(curvature, at::kDouble));
+      trace.residuals.push_back(at::scalar_tensor(std::sqrt(square), at::kDouble));
+      continue;
+    }
+    trace.curvatures.push_back(at::dot(term, product));
     term.sub_(product, options.rate);
     sum.add_(term);
     trace.residuals.push_back(at::linalg_vector_norm(term, 2));
@@ -132,6 +139,13 @@ LinearResult fixed_point(const IndexedProduct& matrix, const Tensor& right_hand_
     if (!at_zero) {
       const Tensor product = detail::checked_product(fixed, matrix(v, result.products), v);
       ++result.products;
+      if (options.relative_tolerance == 0 && detail::fusible({b, product, v, r}) && !product.is_alias_of(v)) {
+        const auto [curvature, square, residual] = detail::next_iterate(b, product, options.rate, v, r);
+        trace.curvatures.push_back(at::scalar_tensor(curvature, at::kDouble));
+        trace.squares.push_back(at::scalar_tensor(square, at::kDouble));
+        trace.residuals.push_back(at::scalar_tensor(std::sqrt(residual), at::kDouble));
+        continue;
+      }
       trace.curvatures.push_back(at::dot(v, product));
       trace.squares.push_back(at::dot(v, v));
       at::sub_out(r, b, product);

@@ -21,14 +21,16 @@ ConjugateGradientEstimator::ConjugateGradientEstimator(KrylovOptions options) : 
 }
 
 Hypergradient ConjugateGradientEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {
-  return implicit_hypergradient(oracle, request, options_.curvature,
-                                [&](CurvatureProducts& products, const Tensor& p) {
-                                  KrylovSolveOptions cg;
-                                  cg.max_iterations = options_.steps;
-                                  cg.relative_tolerance = options_.relative_tolerance;
-                                  cg.warm_start = request.warm_start;
-                                  return conjugate_gradient(products.matrix(), p, cg);
-                                });
+  CurvatureOptions undamped = options_.curvature;  // the solver damps in the passes that it makes anyway
+  undamped.damping = 0;
+  return implicit_hypergradient(oracle, request, undamped, [&](CurvatureProducts& products, const Tensor& p) {
+    KrylovSolveOptions cg;
+    cg.max_iterations = options_.steps;
+    cg.relative_tolerance = options_.relative_tolerance;
+    cg.warm_start = request.warm_start;
+    cg.damping = options_.curvature.damping;
+    return conjugate_gradient(products.matrix(), p, cg);
+  });
 }
 
 }  // namespace bilevel

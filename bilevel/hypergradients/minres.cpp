@@ -9,14 +9,16 @@ MinresEstimator::MinresEstimator(KrylovOptions options) : options_(std::move(opt
 }
 
 Hypergradient MinresEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {
-  return implicit_hypergradient(oracle, request, options_.curvature,
-                                [&](CurvatureProducts& products, const Tensor& p) {
-                                  KrylovSolveOptions options;
-                                  options.max_iterations = options_.steps;
-                                  options.relative_tolerance = options_.relative_tolerance;
-                                  options.warm_start = request.warm_start;
-                                  return minres(products.matrix(), p, options);
-                                });
+  CurvatureOptions undamped = options_.curvature;  // the solver damps in the passes that it makes anyway
+  undamped.damping = 0;
+  return implicit_hypergradient(oracle, request, undamped, [&](CurvatureProducts& products, const Tensor& p) {
+    KrylovSolveOptions options;
+    options.max_iterations = options_.steps;
+    options.relative_tolerance = options_.relative_tolerance;
+    options.warm_start = request.warm_start;
+    options.damping = options_.curvature.damping;
+    return minres(products.matrix(), p, options);
+  });
 }
 
 }  // namespace bilevel
