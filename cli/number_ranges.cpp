@@ -38,6 +38,7 @@ const std::vector<Range>& ranges() {
   static const std::vector<Range> table = {
       // the run
       {"--save-every", 0, any},
+      {"--folds", 2, within_step},
       {"--threads", 0, 1024},
       // the inner loop
       {"--inner-steps", 0, within_step},

@@ -23,6 +23,7 @@
 #include "bilevel/data/write_file.h"
 #include "bilevel/problems/regularizer_search.h"
 #include "bilevel/run/stop_signal.h"
+#include "bilevel/tables/scaled_table.h"
 #include "cli/algorithm_options.h"
 #include "cli/auto_method.h"
 #include "cli/commands.h"
@@ -34,6 +35,8 @@
 #include "cli/run_options.h"
 #include "cli/run_problem.h"
 #include "cli/solve_run.h"
+#include "cli/table_choice.h"
+#include "cli/tune_table.h"
 
 namespace bilevel::cli {
 namespace {
@@ -47,7 +50,10 @@ struct Options {
   uint64_t seed = 0;
   RunFlags run;
   AutoFlags automatic;
+  TableFlags table;
 };
+
+constexpr const char *by_held_out = "held-out", *by_algorithm = "algorithm";
 
 // ---- options ----
 
@@ -79,6 +85,7 @@ void add_options(CLI::App& command, Options& o) {
       ->check(CLI::IsMember({"counts", "unit", "tf-idf"}))
       ->capture_default_str();
 
+  add_table_options(command, o.table, by_held_out, by_algorithm);
   add_algorithm_options(command, o.algorithm);
   add_auto_options(command, o.automatic);
   command.add_option("--top", o.top, "how many of the most and the least regularised features to show")
@@ -451,16 +458,51 @@ DiagnosedProblem facts_of(const RegularizerSearch& problem, const Options& o) {
           .largest_curvature = problem.largest_curvature()};
 }
 
+bool wants_table(const CLI::App& command, const Options& o) {
+  const bool files = o.data.empty();
+  if (!files && o.table.by == by_held_out) {
+    throw std::invalid_argument(
+        fmt::format("--by held-out with --data {}: it is for tables of one's own; leave it out", o.data));
+  }
+  if (!means_table(command, o.table, by_held_out, by_algorithm, {"--valid-part", "--bias"}, files)) {
+    return false;
+  }
+  if (command.count("--valid") > 0 && command.count("--folds") > 0) {
+    throw std::invalid_argument(
+        fmt::format("--folds {} with --valid: rows are held out in folds where there is no validation file; "
+                    "leave one of them out",
+                    o.table.folds));
+  }
+  return true;
+}
+
+// False: its dense form is too large, and nobody insists.
+bool run_table(CLI::App& command, Options& o, int& exit_code) {
+  o.files.reading.dtype = c10::typeMetaToScalarType(apply_common_options(o.common).dtype());
+  const TableSets sets = read_table_sets(o.files);
+  const Features& train = sets.train.features;
+  if (train.rows() > largest_table / std::max<int64_t>(train.columns(), 1)) {
+    if (o.table.by == "auto" && command.count("--folds") == 0 && !o.table.no_standardize) return false;
+    throw std::invalid_argument(
+        fmt::format("--by held-out: {} has {} rows of {} columns, and it takes tables of at most {} numbers; "
+                    "take --by algorithm",
+                    o.files.train.features, train.rows(), train.columns(), largest_table));
+  }
+  run_tune_table(command, {o.common, o.run, o.table, o.top, o.seed}, sets, exit_code);
+  return true;
+}
+
 void run(CLI::App& command, Options& o, int& exit_code) {
   take_options(command, o.run, o.common);
   if (repeats_finished_run(o.run, o.common)) return;
   check_choice(command, o);
-  set_defaults(command, o);
   if (o.common.device != "cpu") {
     throw std::invalid_argument(
         fmt::format("--device {}: the closed forms of softmax regression run on the CPU: take --device cpu",
                     o.common.device));
   }
+  if (wants_table(command, o) && run_table(command, o, exit_code)) return;
+  set_defaults(command, o);
   const at::ScalarType dtype = c10::typeMetaToScalarType(apply_common_options(o.common).dtype());
   refuse_ignored_accuracy(command, o.automatic, wants_auto(o.algorithm));
   find_algorithm(o.algorithm.algorithm);  // before the reading, which takes a while
@@ -495,6 +537,12 @@ RunProblem tune_problem(const std::string& folder) {
   o.run.config = folder + "/config.json";
   take_options(command, o.run, o.common);
   check_choice(command, o);
+  if (wants_table(command, o)) {
+    throw std::invalid_argument(fmt::format(
+        "{}: a run of `bilevel tune --by held-out` solves its problems to the end and keeps no point to "
+        "diagnose; make one with --by algorithm",
+        folder));
+  }
   set_defaults(command, o);
   const at::ScalarType dtype = c10::typeMetaToScalarType(apply_common_options(o.common).dtype());
   const auto problem = std::make_shared<RegularizerSearch>(read(o, dtype), o.algorithm.settings.inner.rate);

@@ -96,14 +96,14 @@ void RegularizerFileOptions::validate() const {
   }
 }
 
-RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options) {
+TableSets read_table_sets(const RegularizerFileOptions& options) {
   options.validate();
   std::vector<LabelledFile> files{options.train};
   for (const LabelledFile* file : {&options.valid, &options.test}) {
     if (!file->features.empty()) files.push_back(*file);
   }
   std::vector<LabelledFeatures> read = read_labelled_files(files, options.reading);
-  RegularizerSets sets;
+  TableSets sets;
   sets.nonzeros = nonzeros_of(read[0].features);
   const int64_t columns = read[0].features.columns();
   if (!options.feature_names.empty()) {
@@ -121,21 +121,34 @@ RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options) {
   const std::vector<int64_t> values = distinct_labels(read[0].labels, read[0].labels_from);
   sets.classes = static_cast<int64_t>(values.size());
   for (const int64_t value : values) sets.class_names.push_back(fmt::format("{}", value));
-  const auto labels_of = [&](const LabelledFeatures& set) {
-    return number_labels(set.labels, values, set.labels_from);
+  const auto whole = [&](LabelledFeatures& set) -> TableSets::Set {
+    return {std::move(set.features), number_labels(set.labels, values, set.labels_from)};
   };
-  const auto whole = [&](const LabelledFeatures& set) -> LabelledRows {
-    return {to_matrix(set.features), labels_of(set)};
+  if (!options.valid.features.empty()) distinct_labels(read[1].labels, read[1].labels_from);
+  sets.train = whole(read[0]);
+  if (!options.valid.features.empty()) sets.valid = whole(read[1]);
+  if (!options.test.features.empty()) sets.test = whole(read.back());
+  return sets;
+}
+
+RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options) {
+  TableSets tables = read_table_sets(options);
+  RegularizerSets sets;
+  sets.nonzeros = tables.nonzeros;
+  sets.classes = tables.classes;
+  sets.class_names = std::move(tables.class_names);
+  sets.feature_names = std::move(tables.feature_names);
+  const auto whole = [](const TableSets::Set& set) -> LabelledRows {
+    return {to_matrix(set.features), set.labels};
   };
   if (options.valid.features.empty()) {
-    split(read[0].features, labels_of(read[0]), options.valid_part, options.seed, options.train.features,
-          sets);
+    split(tables.train.features, tables.train.labels, options.valid_part, options.seed,
+          options.train.features, sets);
   } else {
-    sets.train = whole(read[0]);
-    sets.valid = whole(read[1]);
-    distinct_labels(sets.valid.labels, read[1].labels_from);
+    sets.train = whole(tables.train);
+    sets.valid = whole(tables.valid);
   }
-  if (!options.test.features.empty()) sets.test = whole(read.back());
+  if (!options.test.features.empty()) sets.test = whole(tables.test);
   return sets;
 }
 

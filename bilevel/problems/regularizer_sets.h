@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/core/tensor.h"
 #include "bilevel/data/feature_files.h"
 #include "bilevel/data/newsgroups.h"
 #include "bilevel/problems/labelled_rows.h"
@@ -34,6 +35,21 @@ struct RegularizerFileOptions {
   bool bias = false;        // append a column of ones, which gets a regulariser of its own
   void validate() const;    // throws std::invalid_argument
 };
+
+// The files as they are: no split, and no other form of the features.
+struct TableSets {
+  struct Set {
+    Features features;
+    Tensor labels;  // int64, 0 .. classes-1
+    int64_t size() const { return labels.defined() ? labels.numel() : 0; }
+  };
+  Set train, valid, test;  // empty = there is none
+  int64_t classes = 0, nonzeros = 0;
+  std::vector<std::string> class_names, feature_names;
+};
+// Throws as the function below.
+TableSets read_table_sets(const RegularizerFileOptions& options);
+
 // Throws std::runtime_error naming the file, the example, what was expected and what was found: also for a
 // class without a training example and for a validation set of one class.
 RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options);

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""clean and tune on tables, beside ten lines of scikit-learn (python3-sklearn of Debian).
+
+    bench/peers/tables.py build/release/bilevel [--jobs tune,clean] [--sets iris,wine,cancer,digits]
+                          [--splits 5] [--forms raw,standardised,svmlight] [--noises uniform,next,one-sided]
+
+Every row is the mean over splits, with the paired difference to scikit-learn (positive is better) and its standard
+error: "ahead" where the mean is above 0, "level" where it is above minus one standard error, else "BEHIND".
+The peer's rules, fixed beforehand:
+  tune   LogisticRegressionCV() as it comes: 10 values of C, 5 folds
+  clean  LogisticRegression() without each of 5 folds of the noisy rows, the trusted rows in every fit; a label is
+         suspect where the predicted one differs from it, the rank is 1 - p(given label), and the model measured on
+         the test rows is LogisticRegression() without the suspects
+Sizes: tune 60 % training, 40 % test; clean 60 % noisy, 10 % trusted, 30 % test; classes in proportion.
+Seconds are of the job alone: the program's own count, without the start of the process and the reading.
+"""
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+import time
+import warnings
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[name] = "1"
+
+import numpy as np
+from sklearn import datasets
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.preprocessing import StandardScaler
+
+warnings.filterwarnings("ignore")
+LOADERS = {"iris": datasets.load_iris, "wine": datasets.load_wine, "cancer": datasets.load_breast_cancer,
+           "digits": datasets.load_digits}
+
+
+def spoil(labels, classes, noise, random):
+    given = labels.copy()
+    if noise == "uniform":  # 30 % wrong, any other class
+        rows = random.permutation(len(labels))[:round(0.3 * len(labels))]
+        given[rows] = (labels[rows] + random.randint(1, classes, len(rows))) % classes
+    elif noise == "next":  # 40 % become the next class
+        rows = random.permutation(len(labels))[:round(0.4 * len(labels))]
+        given[rows] = (labels[rows] + 1) % classes
+    else:  # 40 % of class 0 become class 1
+        rows = np.flatnonzero(labels == 0)
+        given[random.permutation(rows)[:round(0.4 * len(rows))]] = 1
+    return given
+
+
+def scores(probabilities, labels):
+    p = np.clip(probabilities[np.arange(len(labels)), labels], 1e-15, 1)
+    return 100 * np.mean(probabilities.argmax(1) == labels), -np.log(p).mean()
+
+
+class Files:
+    def __init__(self, folder, form):
+        self.folder, self.form = folder, form
+
+    def write(self, name, x, y):
+        path = os.path.join(self.folder, name + (".svm" if self.form == "svmlight" else ".csv"))
+        if self.form == "svmlight":
+            datasets.dump_svmlight_file(x, y, path, zero_based=False)
+        else:
+            np.savetxt(path, np.column_stack([x, y]), delimiter=",", fmt="%.17g")
+        return path
+
+
+def run(program, arguments):
+    done = subprocess.run([program] + arguments + ["--json", "--quiet", "--threads", "1"], capture_output=True,
+                          text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{arguments}: exit {done.returncode}\n{done.stderr}")
+    return json.loads(done.stdout)
+
+
+def tune(program, x, y, seed, form):
+    xa, xb, ya, yb = train_test_split(x, y, test_size=0.4, random_state=seed, stratify=y)
+    if form == "standardised":
+        scaler = StandardScaler().fit(xa)
+        xa, xb = scaler.transform(xa), scaler.transform(xb)
+    begin = time.perf_counter()
+    peer = LogisticRegressionCV().fit(xa, ya)
+    seconds = time.perf_counter() - begin
+    with tempfile.TemporaryDirectory() as folder:
+        files = Files(folder, form)
+        found = run(program, ["tune", "--train", files.write("train", xa, ya), "--test", files.write("test", xb, yb),
+                              "--seed", str(seed), "--out", os.path.join(folder, "run")])
+    return (scores(peer.predict_proba(xb), yb) + (seconds,),
+            (found["test_accuracy"], found["test_loss"], found["seconds"]), found["returned"])
+
+
+def clean_peer(xn, given, xt, yt, xs, ys, wrong):
+    p = np.zeros((len(given), max(given.max(), yt.max()) + 1))
+    for a, b in StratifiedKFold(5, shuffle=True, random_state=0).split(xn, given):
+        fit = LogisticRegression(max_iter=1000).fit(np.vstack([xn[a], xt]), np.append(given[a], yt))
+        p[b] = fit.predict_proba(xn[b])
+    kept = p.argmax(1) == given
+    model = LogisticRegression(max_iter=1000).fit(np.vstack([xn[kept], xt]), np.append(given[kept], yt))
+    rank = 1 - p[np.arange(len(given)), given]
+    return (f1_score(wrong, ~kept), roc_auc_score(wrong, rank)) + scores(model.predict_proba(xs), ys)
+
+
+def clean(program, x, y, seed, form, noise):
+    xa, xs, ya, ys = train_test_split(x, y, test_size=0.3, random_state=seed, stratify=y)
+    xn, xt, yn, yt = train_test_split(xa, ya, test_size=1 / 7, random_state=seed, stratify=ya)
+    given = spoil(yn, y.max() + 1, noise, np.random.RandomState(seed + 1000))
+    wrong = given != yn
+    if form == "standardised":
+        scaler = StandardScaler().fit(xn)
+        xn, xt, xs = scaler.transform(xn), scaler.transform(xt), scaler.transform(xs)
+    begin = time.perf_counter()
+    peer = clean_peer(xn, given, xt, yt, xs, ys, wrong)
+    seconds = time.perf_counter() - begin
+    with tempfile.TemporaryDirectory() as folder:
+        files, out = Files(folder, form), os.path.join(folder, "run")
+        found = run(program, ["clean", "--train", files.write("train", xn, given), "--valid",
+                              files.write("valid", xt, yt), "--test", files.write("test", xs, ys), "--seed", str(seed),
+                              "--out", out])
+        weights = np.genfromtxt(os.path.join(out, "weights.csv"), delimiter=",", names=True)
+        suspects = np.atleast_1d(np.genfromtxt(os.path.join(out, "suspects.csv"), delimiter=",", names=True))
+    flagged = np.zeros(len(given), bool)
+    flagged[suspects["index"].astype(int)] = True
+    return (peer + (seconds,), (f1_score(wrong, flagged), roc_auc_score(wrong, 1 - weights["weight"]),
+                                found["test_accuracy"], found["test_loss"], found["seconds"]), found["returned"])
+
+
+def verdict(difference):
+    mean = difference.mean()
+    error = difference.std(ddof=1) / np.sqrt(len(difference))
+    return f"{mean:+.4f} +- {error:.4f} {'ahead' if mean > 0 else 'level' if mean >= -error else 'BEHIND'}"
+
+
+def row(title, measures, results):
+    peers, ours = np.array([r[0] for r in results]), np.array([r[1] for r in results])
+    for i, (measure, sign) in enumerate(measures):
+        print(f"{title:<34}{measure:<10}{peers[:, i].mean():>9.4f}{ours[:, i].mean():>9.4f}   "
+              f"{verdict(sign * (ours[:, i] - peers[:, i]))}", flush=True)
+    kept = sum(r[2] in ("single", "baseline") for r in results)
+    print(f"{title:<34}{'seconds':<10}{peers[:, -1].mean():>9.3f}{ours[:, -1].mean():>9.3f}   "
+          f"{kept} of {len(results)} returned the baseline", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--jobs", default="tune,clean")
+    parser.add_argument("--sets", default=",".join(LOADERS))
+    parser.add_argument("--forms", default="raw,standardised,svmlight")
+    parser.add_argument("--noises", default="uniform,next,one-sided")
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--first-split", type=int, default=0)
+    o = parser.parse_args()
+    seeds = range(o.first_split, o.first_split + o.splits)
+    print(f"{'job, set, form':<34}{'measure':<10}{'sklearn':>9}{'bilevel':>9}   difference")
+    for job in o.jobs.split(","):
+        for name in o.sets.split(","):
+            data = LOADERS[name]()
+            for form in o.forms.split(","):
+                if job == "tune":
+                    row(f"tune {name} {form}", [("accuracy", 1), ("loss", -1)],
+                        [tune(o.program, data.data, data.target, seed, form) for seed in seeds])
+                    continue
+                for noise in o.noises.split(","):
+                    row(f"clean {name} {form} {noise}", [("F1", 1), ("AUC", 1), ("accuracy", 1), ("loss", -1)],
+                        [clean(o.program, data.data, data.target, seed, form, noise) for seed in seeds])
+
+
+if __name__ == "__main__":
+    main()

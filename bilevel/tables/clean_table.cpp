@@ -1,0 +1,293 @@
+#include "bilevel/tables/clean_table.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bilevel/core/random.h"
+#include "bilevel/tables/folds.h"
+#include "bilevel/tables/line_minimum.h"
+#include "bilevel/tables/noise_matrix.h"
+#include "bilevel/tables/scaled_table.h"
+
+namespace bilevel {
+namespace {
+
+// Logarithms of the regulariser, from strong to weak, and how far the final model may go below the one of the
+// labels.
+constexpr double strongest = 6, weakest = -3, path_step = 1;
+constexpr int64_t final_steps_down = 6;
+constexpr double path_tolerance = 1e-4, final_fit_tolerance = 1e-6;
+constexpr double first_share = 0.3;                               // of wrong labels, where EM begins
+constexpr int64_t most_rounds = 6, most_temperature_rounds = 10;  // of the model and T; of T and temperature
+constexpr double noise_tolerance = 1e-2, temperature_width = 0.02;  // a change below which they have settled
+constexpr double least_suspect = 0.25;         // a label that is right three times of four is none
+constexpr double coldest = -1.5, hottest = 2;  // of the temperature's logarithm
+
+double sum_of(const Tensor& values) { return values.sum().item<double>(); }
+
+struct Job {
+  const CleanTableData& data;
+  const CleanTableOptions& options;
+  const TableHooks& hooks;
+  int64_t rows, trusted, classes;
+  TableScale scale;
+  Tensor all;              // scaled rows, the trusted ones last
+  Tensor fold;             // of all of them
+  Tensor trusted_targets;  // one-hot
+  CrossFit cross;
+  FitCounts counts = {};
+
+  static TableScale scale_of(const CleanTableData& d, bool standardize) {
+    std::vector<Features> parts{d.train};
+    if (d.trusted_labels.numel() > 0) parts.push_back(d.trusted);
+    return {parts, standardize};
+  }
+  Tensor scaled_rows() const {
+    const Tensor noisy = scale.scaled(data.train);
+    return trusted == 0 ? noisy : at::cat({noisy, scale.scaled(data.trusted)});
+  }
+  Tensor dealt() const {
+    Random random(named_seed(options.seed, "folds"));
+    const Tensor first = stratified_folds(data.given, classes, options.folds, random);
+    return trusted == 0
+               ? first
+               : at::cat({first, stratified_folds(data.trusted_labels, classes, options.folds, random)});
+  }
+
+  Job(const CleanTableData& d, const CleanTableOptions& o, const TableHooks& h)
+      : data(d),
+        options(o),
+        hooks(h),
+        rows(d.given.numel()),
+        trusted(d.trusted_labels.numel()),
+        classes(d.classes),
+        scale(scale_of(d, o.standardize)),
+        all(scaled_rows()),
+        fold(dealt()),
+        trusted_targets(label_matrix(d.trusted_labels, d.classes)),
+        cross(all, fold, o.folds, d.classes) {}
+
+  Tensor train_part(const Tensor& values) const { return values.narrow(0, 0, rows); }
+  Tensor trusted_part(const Tensor& values) const { return values.narrow(0, rows, trusted); }
+  // Of scores of all rows.
+  Tensor trusted_losses(const Tensor& scores, double temperature) const {
+    return -((temperature * trusted_part(scores)).log_softmax(1) * trusted_targets).sum(1);
+  }
+  SoftmaxTargets targets(const Tensor& of_train, TargetKind kind) const {
+    return {at::cat({of_train, trusted_targets}), kind};
+  }
+  double least_right() const { return trusted == 0 ? 0.5 : 0; }
+  double mean(double sum) const { return sum / static_cast<double>(rows + trusted); }
+};
+
+struct Temperature {
+  double value = 1;
+  double prior() const { return 0.5 * std::log(value) * std::log(value); }
+};
+
+// A factor of the scores. Held-out probabilities of a strongly regularised fit are too timid, and T would
+// explain that as fewer wrong labels than there are.
+Temperature best_temperature(const std::function<double(double temperature)>& loss) {
+  const auto of_logarithm = [&](double s) { return loss(std::exp(s)) + 0.5 * s * s; };
+  return {std::exp(line_minimum(of_logarithm, coldest, hottest, temperature_width).at)};
+}
+
+struct Label {  // what is known of the labels with one regulariser
+  double logarithm = 0, loss = std::numeric_limits<double>::infinity();
+  Tensor scores, noise;
+  Temperature temperature;
+  double strength = 0;
+  std::vector<Tensor> weights;
+};
+
+NoiseEvidence evidence(const Job& job, const Tensor& scores, Temperature temperature) {
+  return {(temperature.value * job.train_part(scores)).softmax(1), job.data.given};
+}
+
+// T and the temperature for these held-out scores, one after the other until both stay.
+void settle(const Job& job, const Tensor& scores, double strength, Label& now) {
+  for (int64_t round = 0; round < most_temperature_rounds; ++round) {
+    now.noise =
+        estimate_noise(evidence(job, scores, now.temperature), now.noise, strength, job.least_right());
+    if (job.trusted == 0) break;  // nothing else than trusted rows tells timid predictions from wrong labels
+    const Temperature next = best_temperature([&](double t) {
+      return sum_of(given_label_losses(evidence(job, scores, {t}), now.noise)) +
+             sum_of(job.trusted_losses(scores, t));
+    });
+    const bool stays = std::abs(std::log(next.value / now.temperature.value)) < temperature_width;
+    now.temperature = next;
+    if (stays) break;
+  }
+}
+
+Label learn_labels(Job& job) {
+  Label now, best;
+  now.noise = even_noise(job.classes, first_share);
+  now.strength = 30;
+  int64_t rising = 0;
+  double before = std::numeric_limits<double>::infinity();
+  for (double logarithm = strongest; logarithm >= weakest; logarithm -= path_step) {
+    job.hooks.say(fmt::format("noise model, regulariser {:.3g}", std::exp(logarithm)));
+    now.logarithm = logarithm;
+    for (int64_t round = 0; round < most_rounds; ++round) {
+      const Tensor likelihoods = now.noise.t().index_select(0, job.data.given);
+      now.scores = job.cross.held_out_scores(job.targets(likelihoods, TargetKind::likelihoods),
+                                             alike(logarithm, job.cross.columns()), path_tolerance);
+      const Tensor last = now.noise;
+      settle(job, now.scores, now.strength, now);
+      if ((now.noise - last).abs().max().item<double>() < noise_tolerance) break;
+    }
+    const NoiseStrength chosen =
+        choose_noise_strength(evidence(job, now.scores, now.temperature), now.noise, job.train_part(job.fold),
+                              job.options.folds, job.least_right());
+    now.strength = chosen.strength;
+    settle(job, now.scores, now.strength, now);
+    now.loss = job.mean(chosen.loss + sum_of(job.trusted_losses(now.scores, now.temperature.value)) +
+                        now.temperature.prior());
+    now.weights = job.cross.weights();
+    if (now.loss < best.loss) best = now;
+    rising = now.loss > before ? rising + 1 : 0;
+    before = now.loss;
+    if (rising >= 2) break;
+  }
+  return best;
+}
+
+// The best regulariser from `first` downwards for soft labels of the training rows, by the loss of held-out
+// ones, and the model of all rows with it.
+TableModel fit_model(Job& job, const Tensor& soft_labels, double first, double last, bool with_temperature) {
+  const SoftmaxTargets targets = job.targets(soft_labels, TargetKind::soft_labels);
+  TableModel best;
+  double best_sum = std::numeric_limits<double>::infinity(), before = best_sum;
+  Tensor best_scores, start;
+  for (double logarithm = first; logarithm >= last; logarithm -= path_step) {
+    job.hooks.say(fmt::format("model, regulariser {:.3g}", std::exp(logarithm)));
+    const Tensor scores =
+        job.cross.held_out_scores(targets, alike(logarithm, job.cross.columns()), path_tolerance);
+    const auto loss = [&](double t) { return -sum_of((t * scores).log_softmax(1) * targets.values); };
+    const Temperature t = with_temperature ? best_temperature(loss) : Temperature{};
+    const double sum = loss(t.value);
+    if (sum < best_sum) {
+      best_sum = sum;
+      best.logarithm = logarithm;
+      best.temperature = t.value;
+      best_scores = scores;
+      start = job.cross.mean_weights();
+    }
+    if (sum > before) break;
+    before = sum;
+  }
+  const SoftmaxFit fit =
+      fit_softmax(job.all, targets, penalties(alike(best.logarithm, job.cross.columns()), job.all.size(0)),
+                  start, final_fit_tolerance);
+  ++job.counts.fits;
+  job.counts.gradients += fit.gradients;
+  best.weights = job.scale.in_users_units(best.temperature * fit.weights);
+  best.held_out_loss = job.mean(best_sum);
+  best.trusted_loss = best.trusted_accuracy = std::numeric_limits<double>::quiet_NaN();
+  if (job.trusted > 0) {
+    best.trusted_loss = job.trusted_losses(best_scores, best.temperature).mean().item<double>();
+    best.trusted_accuracy = 100 * job.trusted_part(best_scores)
+                                      .argmax(1)
+                                      .eq(job.data.trusted_labels)
+                                      .to(at::kDouble)
+                                      .mean()
+                                      .item<double>();
+  }
+  return best;
+}
+
+void flag(const CleanTableData& data, CleanTableResult& r) {
+  const auto [sorted, order] = r.wrong.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
+  const int64_t flagged = std::min(most_expected_f1(sorted), sorted.ge(least_suspect).sum().item<int64_t>());
+  r.threshold = flagged == 0 ? least_suspect : sorted[flagged - 1].item<double>();
+  const Tensor suspects = order.narrow(0, 0, flagged).contiguous();
+  r.suspects.assign(suspects.data_ptr<int64_t>(), suspects.data_ptr<int64_t>() + flagged);
+  const Tensor others = r.posterior.scatter(1, data.given.unsqueeze(1), -1);
+  r.suggested = r.posterior.argmax(1);
+  r.suggested.index_put_({suspects}, others.index_select(0, suspects).argmax(1));
+}
+
+void check(const CleanTableData& data) {
+  if (data.classes < 2) throw std::invalid_argument("labels of one class leave nothing to clean");
+  for (const auto& [labels, set] :
+       {std::pair{&data.given, "training"}, std::pair{&data.trusted_labels, "trusted"}}) {
+    if (labels->numel() == 0) continue;
+    if (labels->min().item<int64_t>() < 0 || labels->max().item<int64_t>() >= data.classes) {
+      throw std::invalid_argument(fmt::format("a {} label is outside 0 .. {}", set, data.classes - 1));
+    }
+  }
+}
+
+}  // namespace
+
+void CleanTableOptions::validate(int64_t rows) const {
+  if (folds < 2 || folds > rows) {
+    throw std::invalid_argument(
+        fmt::format("folds = {}: must be 2 to {}, the number of training rows", folds, rows));
+  }
+}
+
+int64_t most_expected_f1(const Tensor& sorted_probabilities) {
+  const Tensor p = sorted_probabilities.to(at::kDouble);
+  const Tensor counts = at::arange(1, p.numel() + 1, at::kDouble);
+  return (2 * p.cumsum(0) / (counts + p.sum())).argmax().item<int64_t>() + 1;
+}
+
+CleanTableResult clean_table(const CleanTableData& data, const CleanTableOptions& options,
+                             const TableHooks& hooks) {
+  check(data);
+  options.validate(data.given.numel());
+  Job job(data, options, hooks);
+  const Tensor given = label_matrix(data.given, data.classes);
+  CleanTableResult r;
+  r.baseline = fit_model(job, given, strongest, weakest, false);
+  r.baseline_loss = r.baseline.held_out_loss;
+  job.cross.start_from(
+      std::vector<Tensor>(static_cast<size_t>(options.folds), at::zeros_like(job.cross.mean_weights())));
+  const Label labels = learn_labels(job);
+  r.loss = labels.loss;
+  r.noise = labels.noise;
+  r.noise_strength = labels.strength;
+  r.label_temperature = labels.temperature.value;
+  r.label_logarithm = labels.logarithm;
+  r.posterior = true_label_posterior(evidence(job, labels.scores, labels.temperature), labels.noise);
+  r.wrong = 1 - r.posterior.gather(1, data.given.unsqueeze(1)).squeeze(1);
+  r.expected_wrong = sum_of(r.wrong);
+  r.kept_baseline = !(r.loss < r.baseline_loss);
+  if (r.kept_baseline) {
+    r.model = r.baseline;
+    r.suggested = data.given.clone();
+    r.warnings.push_back(fmt::format(
+        "the noise model predicts held-out labels no better (loss {:.4f}) than taking every label as right "
+        "({:.4f}): there is little to clean, or softmax regression is too weak to tell; the model of the "
+        "labels "
+        "as given is returned, and nothing is suspect",
+        r.loss, r.baseline_loss));
+  } else {
+    job.cross.start_from(labels.weights);
+    r.model = fit_model(job, r.posterior, labels.logarithm,
+                        labels.logarithm - path_step * (final_steps_down - 1), true);
+    flag(data, r);
+  }
+  if (job.trusted == 0) {
+    r.warnings.emplace_back(
+        "there are no trusted rows: which of two labels that are often exchanged is the right one, and how "
+        "probable it is, rests on most labels of each class being right");
+  }
+  r.counts = job.counts;
+  r.counts.fits += job.cross.counts().fits;
+  r.counts.gradients += job.cross.counts().gradients;
+  return r;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,34 @@
+#include "cli/table_interrupt.h"
+
+#include <fmt/format.h>
+
+#include "bilevel/run/stop_signal.h"
+#include "cli/json.h"
+#include "cli/run_options.h"
+
+namespace bilevel::cli {
+
+TableHooks interruptible(Progress& progress, const std::string& command) {
+  return {.progress = [&progress, command](const std::string& what) { progress(command + ": " + what); },
+          .between_fits =
+              [] {
+                if (stop_requested()) throw TableInterrupted();
+              }};
+}
+
+int end_interrupted(const CLI::App& command, RunFolder& folder, const CommonOptions& common) {
+  const Json json = {{"folder", folder.path()}, {"stopped", "interrupted"}};
+  if (common.json) fmt::print("{}\n", json.dump());
+  folder.end(RunStatus::interrupted, "", json);
+  say_interrupted(command, folder);
+  return interrupted;
+}
+
+std::string csv_quoted(const std::string& name) {
+  if (name.find_first_of(",\"\n") == std::string::npos) return name;
+  std::string result = "\"";
+  for (const char c : name) result += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return result + '"';
+}
+
+}  // namespace bilevel::cli
