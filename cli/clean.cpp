@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <memory>
@@ -16,9 +17,11 @@
 #include <vector>
 
 #include "bilevel/run/stop_signal.h"
+#include "bilevel/tables/scaled_table.h"
 #include "cli/algorithm_options.h"
 #include "cli/auto_method.h"
 #include "cli/clean_output.h"
+#include "cli/clean_table.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/data_digest.h"
@@ -26,6 +29,7 @@
 #include "cli/run_options.h"
 #include "cli/run_problem.h"
 #include "cli/solve_run.h"
+#include "cli/table_choice.h"
 
 namespace bilevel::cli {
 namespace {
@@ -42,13 +46,17 @@ struct Options {
   std::string data;
   RunFlags run;
   AutoFlags automatic;
+  TableFlags table;
 };
+
+constexpr const char *by_noise_model = "noise-model", *by_weights = "weights";
 
 void add_options(CLI::App& command, Options& o) {
   auto* files = command.add_option_group("your own files");
   files->add_option("--train", o.files.train.features, "examples with some bad labels");
   files->add_option("--train-labels", o.files.train.labels, "left out: the labels are inside --train");
-  files->add_option("--valid", o.files.valid.features, "examples whose labels are right");
+  files->add_option("--valid", o.files.valid.features,
+                    "examples whose labels are right; a table can do without (--by noise-model)");
   files->add_option("--valid-labels", o.files.valid.labels, "left out: inside --valid");
   files->add_option("--test", o.files.test.features, "to measure the cleaned model on");
   files->add_option("--test-labels", o.files.test.labels, "left out: inside --test");
@@ -89,6 +97,7 @@ void add_options(CLI::App& command, Options& o) {
   model->add_option("--seed", o.algorithm.solve.seed, "of the split, the noise, the batches and the start")
       ->capture_default_str();
 
+  add_table_options(command, o.table, by_noise_model, by_weights);
   o.algorithm.algorithm = "krmd";
   o.algorithm.settings = default_clean_options({.problem = {}, .scores = {}, .convex = true}).settings;
   add_algorithm_options(command, o.algorithm);
@@ -99,7 +108,21 @@ void add_options(CLI::App& command, Options& o) {
 
 // ---- what was asked for ----
 
-void check_sources(const CLI::App& command, const Options& o) {
+// Whether the way of tables is meant, as far as the command line tells; pictures are found when they are
+// read.
+bool wants_table(const CLI::App& command, const Options& o) {
+  const bool possible = o.data.empty() && o.model == "linear";
+  if (!possible && o.table.by == by_noise_model) {
+    throw std::invalid_argument(
+        fmt::format("--by noise-model with {}: it is for one's own tables and the linear model; leave one of "
+                    "them out",
+                    o.data.empty() ? "--model cnn" : "--data " + o.data));
+  }
+  return means_table(command, o.table, by_noise_model, by_weights,
+                     {"--threshold", "--regularization", "--no-bias", "--final-steps"}, possible);
+}
+
+void check_sources(const CLI::App& command, const Options& o, bool needs_valid) {
   const auto given = [&](const std::vector<std::string>& options) {
     std::vector<std::string> names;
     for (const std::string& option : options) {
@@ -120,7 +143,10 @@ void check_sources(const CLI::App& command, const Options& o) {
     throw std::invalid_argument("--no-bias changes nothing for --model cnn: it is of linear; leave it out");
   }
   if (!o.data.empty()) return;
-  if (o.files.train.features.empty() || o.files.valid.features.empty()) {
+  if (o.files.valid.features.empty() && !o.files.valid.labels.empty()) {
+    throw std::invalid_argument(fmt::format("--valid-labels {}: --valid is missing", o.files.valid.labels));
+  }
+  if (o.files.train.features.empty() || (needs_valid && o.files.valid.features.empty())) {
     throw std::invalid_argument(
         fmt::format("{} missing: clean needs --train and --valid with their labels, or --data",
                     !o.files.train.features.empty()   ? "--valid is"
@@ -134,7 +160,8 @@ void check_sources(const CLI::App& command, const Options& o) {
   if (o.files.test.features.empty() && !o.files.test.labels.empty()) {
     throw std::invalid_argument(fmt::format("--test-labels {}: --test is missing", o.files.test.labels));
   }
-  if (command.count("--label-column") > 0 && !o.files.train.labels.empty() && !o.files.valid.labels.empty() &&
+  if (command.count("--label-column") > 0 && !o.files.train.labels.empty() &&
+      (o.files.valid.features.empty() || !o.files.valid.labels.empty()) &&
       (o.files.test.features.empty() || !o.files.test.labels.empty())) {
     throw std::invalid_argument(fmt::format(
         "--label-column {} changes nothing: every set has a file of labels; leave it out, or those files",
@@ -299,11 +326,41 @@ void show_finished(const Options& o, const CleaningModel& model, const CleanOutp
   }
 }
 
+// False: the files hold pictures, or a table whose dense form is too large, and nobody insists.
+bool run_table(CLI::App& command, Options& o, int& exit_code) {
+  if (o.common.device != "cpu") {
+    throw std::invalid_argument(
+        fmt::format("--device {}: --by noise-model runs on the CPU; take --device cpu, or --by weights",
+                    o.common.device));
+  }
+  o.files.bias = false;
+  o.files.reading.dtype = c10::typeMetaToScalarType(apply_common_options(o.common).dtype());
+  const CleaningSets sets = read_cleaning_sets(o.files);
+  const Features& train = sets.train.features;
+  const bool fits = train.rows() <= largest_table / std::max<int64_t>(train.columns(), 1);
+  const bool insists = o.table.by == by_noise_model || command.count("--folds") > 0 ||
+                       o.table.no_standardize || o.files.valid.features.empty();
+  if (!insists && (!fits || sets.image.size() > 1)) return false;
+  if (!fits) {
+    throw std::invalid_argument(
+        fmt::format("--by noise-model: {} has {} rows of {} columns, and it takes tables of at most {} "
+                    "numbers; take --by weights with a --valid",
+                    o.files.train.features, train.rows(), train.columns(), largest_table));
+  }
+  run_clean_table(
+      command,
+      {o.common, o.run, o.table, o.files.train.features, o.clean.most_suspects, o.algorithm.solve.seed}, sets,
+      exit_code);
+  return true;
+}
+
 void run(CLI::App& command, Options& o, int& exit_code) {
   const auto begin = Clock::now();
   take_options(command, o.run, o.common);
   if (repeats_finished_run(o.run, o.common)) return;
-  check_sources(command, o);
+  const bool table = wants_table(command, o);
+  check_sources(command, o, !table);
+  if (table && o.common.device == "cpu" && run_table(command, o, exit_code)) return;
   const at::TensorOptions tensors = apply_common_options(o.common);
   refuse_ignored_accuracy(command, o.automatic, wants_auto(o.algorithm));
   (void)find_algorithm(o.algorithm.algorithm);  // an unknown one before the data are read
@@ -353,7 +410,7 @@ RunProblem clean_problem(const std::string& folder) {
   add_options(command, o);
   o.run.config = folder + "/config.json";
   take_options(command, o.run, o.common);
-  check_sources(command, o);
+  check_sources(command, o, true);
   const at::TensorOptions tensors = apply_common_options(o.common);
   made->sets = load(o, tensors);
   made->model = make_model(command, o, made->sets, tensors);

@@ -134,7 +134,9 @@ CleaningSets make_named_cleaning_sets(const NamedCleaningOptions& options) {
 }
 
 CleaningSets read_cleaning_sets(const CleaningFileOptions& options) {
-  std::vector<LabelledFile> files{options.train, options.valid};
+  std::vector<LabelledFile> files{options.train};
+  const bool has_valid = !options.valid.features.empty();
+  if (has_valid) files.push_back(options.valid);
   if (!options.test.features.empty()) files.push_back(options.test);
   std::vector<LabelledFeatures> read = read_labelled_files(files, options.reading);
   const std::vector<int64_t> values = class_labels(read[0], options.classes);
@@ -152,14 +154,17 @@ CleaningSets read_cleaning_sets(const CleaningFileOptions& options) {
     from.features = {};  // the features of a set are held once
     return set;
   };
-  distinct_labels(read[1].labels, read[1].labels_from);  // a validation set of one class tells nothing apart
   sets.train = take(read[0]);
-  sets.valid = take(read[1]);
   require_every_class(sets.train, values, read[0].labels_from, "add some, or renumber the classes");
-  require_every_class(sets.valid, values, read[1].labels_from,
-                      "every training example of it would look suspect: add some to the validation set, or "
-                      "leave the class out of the training set");
-  if (read.size() > 2) sets.test = take(read[2]);
+  if (has_valid) {
+    distinct_labels(read[1].labels,
+                    read[1].labels_from);  // a validation set of one class tells nothing apart
+    sets.valid = take(read[1]);
+    require_every_class(sets.valid, values, read[1].labels_from,
+                        "every training example of it would look suspect: add some to the validation set, or "
+                        "leave the class out of the training set");
+  }
+  if (!options.test.features.empty()) sets.test = take(read.back());
   return sets;
 }
 

@@ -57,7 +57,7 @@ struct NamedCleaningOptions {
 CleaningSets make_named_cleaning_sets(const NamedCleaningOptions& options);
 
 struct CleaningFileOptions {
-  LabelledFile train, valid, test;  // test.features empty = none
+  LabelledFile train, valid, test;  // empty features = there is none
   FeatureFileOptions reading;
   // 0: the classes are the labels that occur in the training file, whatever their numbers; otherwise labels
   // must be 0 .. classes-1, each with an example.

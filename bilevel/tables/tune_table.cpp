@@ -13,16 +13,15 @@
 #include "bilevel/core/lbfgs.h"
 #include "bilevel/core/random.h"
 #include "bilevel/tables/folds.h"
-#include "bilevel/tables/line_minimum.h"
 #include "bilevel/tables/scaled_table.h"
 
 namespace bilevel {
 namespace {
 
-constexpr double strongest_single = 9, weakest_single = -7, single_step = 2, single_width = 0.3;
-constexpr double search_tolerance = 1e-5, refit_tolerance = 1e-6, hessian_tolerance = 1e-3;
+constexpr double strongest_single = 9, weakest_single = -7, single_step = 2;
+constexpr double search_tolerance = 1e-4, refit_tolerance = 1e-6, hessian_tolerance = 1e-2;
 constexpr double prior_deviation = 1;  // of a column's logarithm around the common one
-constexpr int64_t most_outer_gradients = 15;
+constexpr int64_t most_outer_gradients = 8;
 constexpr double largest_first_step = 0.5;  // of the logarithm that moves most
 constexpr int64_t nested_folds = 5;
 constexpr double errors_to_gain = 2;
@@ -84,30 +83,35 @@ struct Found {
   double loss = std::numeric_limits<double>::infinity();
 };
 
+// Where a parabola through three points at equal distances has its minimum, in distances from the middle one;
+// 0 where it has none between them.
+double parabola_minimum(double left, double middle, double right) {
+  const double bend = left - 2 * middle + right;
+  return bend > 0 ? std::clamp(0.5 * (left - right) / bend, -1.0, 1.0) : 0;
+}
+
+// From strong to weak until it rises twice, and then once between: the loss is flat around its minimum, and
+// less so than the noise of the folds.
 Found search_single(HeldOutLoss& loss, const TableHooks& hooks) {
   Found best;
-  double at = strongest_single;
+  std::vector<double> values;
   const auto evaluate = [&](double logarithm) {
     hooks.say(fmt::format("one regulariser, {:.3g}", std::exp(logarithm)));
     const Tensor all = alike(logarithm, loss.columns());
-    const double value = loss(all);
-    if (value < best.loss) {
-      best = {all, value};
-      at = logarithm;
-    }
-    return value;
+    values.push_back(loss(all));
+    if (values.back() < best.loss) best = {all, values.back()};
   };
-  double before = std::numeric_limits<double>::infinity();
-  int64_t rising = 0;
   for (double logarithm = strongest_single; logarithm >= weakest_single; logarithm -= single_step) {
-    const double value = evaluate(logarithm);
-    rising = value > before ? rising + 1 : 0;
-    if (rising >= 2) break;
-    before = value;
+    evaluate(logarithm);
+    const size_t n = values.size();
+    if (n > 2 && values[n - 1] > values[n - 2] && values[n - 2] > values[n - 3]) break;
   }
-  const double low = std::max(at - single_step, weakest_single),
-               high = std::min(at + single_step, strongest_single);
-  (void)line_minimum(evaluate, low, high, single_width);
+  const auto middle = std::min_element(values.begin(), values.end()) - values.begin();
+  if (middle > 0 && middle + 1 < static_cast<int64_t>(values.size())) {
+    const double moved = parabola_minimum(*(values.begin() + middle - 1), *(values.begin() + middle),
+                                          *(values.begin() + middle + 1));
+    if (moved != 0) evaluate(strongest_single - single_step * (static_cast<double>(middle) + moved));
+  }
   return best;
 }
 
