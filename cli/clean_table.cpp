@@ -199,7 +199,7 @@ void run_clean_table(CLI::App& command, const CleanTableCommand& o, const Cleani
       .trusted = sets.valid.features,
       .trusted_labels = sets.valid.size() > 0 ? sets.valid.labels : at::empty({0}, at::kLong),
       .classes = sets.classes};
-  options.validate(sets.train.size());
+  refuse_folds(o.table.folds, sets.train.size());
   const StopSignal on_signal;
   RunFolder folder = open_run(command, o.run, o.seed);
   work_in(folder, [&] {

@@ -41,11 +41,16 @@ std::vector<std::string> given_algorithm_options(const CLI::App& command,
   add_algorithm_options(algorithms, flags);
   add_auto_options(algorithms, automatic);
   std::vector<std::string> given;
-  for (const CLI::Option* option : static_cast<const CLI::App&>(algorithms).get_options()) {
-    if (option->get_lnames().empty() || option->get_lnames().front() == "help") continue;
-    const std::string name = "--" + option->get_lnames().front();
-    if (is_given(command, name)) given.push_back(name);
-  }
+  const auto look = [&](const CLI::App& group) {
+    for (const CLI::Option* option : group.get_options()) {
+      if (option->get_lnames().empty() || option->get_lnames().front() == "help") continue;
+      const std::string name = "--" + option->get_lnames().front();
+      if (is_given(command, name)) given.push_back(name);
+    }
+  };
+  const CLI::App& all = algorithms;
+  look(all);
+  for (const CLI::App* group : all.get_subcommands([](const CLI::App*) { return true; })) look(*group);
   for (const std::string& name : more) {
     if (is_given(command, name)) given.push_back(name);
   }
@@ -70,6 +75,12 @@ bool means_table(const CLI::App& command, const TableFlags& flags, const std::st
                     !given.empty() ? fmt::format("{}", fmt::join(given, ", ")) : "this command line", other));
   }
   return false;
+}
+
+void refuse_folds(int64_t folds, int64_t rows) {
+  if (folds <= rows) return;
+  throw std::invalid_argument(fmt::format(
+      "--folds {}: must be at most {}, the rows of --train; give fewer folds or more rows", folds, rows));
 }
 
 }  // namespace bilevel::cli

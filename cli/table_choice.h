@@ -28,4 +28,7 @@ std::vector<std::string> given_algorithm_options(const CLI::App& command,
 bool means_table(const CLI::App& command, const TableFlags& flags, const std::string& way,
                  const std::string& other, const std::vector<std::string>& of_other, bool possible);
 
+// Throws std::invalid_argument where a fold would be empty.
+void refuse_folds(int64_t folds, int64_t rows);
+
 }  // namespace bilevel::cli

@@ -100,7 +100,7 @@ std::string verdict(const Json& r) {
   return fmt::format(
       "One regulariser for all features is returned: one per feature gains {} in the loss of {}, which is "
       "less "
-      "than two standard errors.",
+      "than its standard error.",
       measured, on);
 }
 
@@ -168,7 +168,7 @@ void run_tune_table(CLI::App& command, const TuneTableCommand& o, const TableSet
                            .valid = sets.valid.features,
                            .valid_labels = sets.valid.size() > 0 ? sets.valid.labels : none,
                            .classes = sets.classes};
-  options.validate(sets.train.size());
+  refuse_folds(o.table.folds, sets.train.size());
   const StopSignal on_signal;
   RunFolder folder = open_run(command, o.run, o.seed);
   work_in(folder, [&] {

@@ -20,11 +20,12 @@ namespace {
 
 constexpr double strongest_single = 9, weakest_single = -7, single_step = 2;
 constexpr double search_tolerance = 1e-4, refit_tolerance = 1e-6, hessian_tolerance = 1e-2;
-constexpr double prior_deviation = 1;  // of a column's logarithm around the common one
+constexpr double single_deviation = 3;  // of the one logarithm around 0: a few rows tell it badly
+constexpr double prior_deviation = 1;   // of a column's logarithm around the common one
 constexpr int64_t most_outer_gradients = 8;
 constexpr double largest_first_step = 0.5;  // of the logarithm that moves most
 constexpr int64_t nested_folds = 5;
-constexpr double errors_to_gain = 2;
+constexpr double errors_to_gain = 1;
 
 // Rows with their labels, and which fold holds each out; below 0 = none does.
 struct Rows {
@@ -98,7 +99,8 @@ Found search_single(HeldOutLoss& loss, const TableHooks& hooks) {
   const auto evaluate = [&](double logarithm) {
     hooks.say(fmt::format("one regulariser, {:.3g}", std::exp(logarithm)));
     const Tensor all = alike(logarithm, loss.columns());
-    values.push_back(loss(all));
+    const double prior = 0.5 * logarithm * logarithm / (single_deviation * single_deviation * loss.count());
+    values.push_back(loss(all) + prior);
     if (values.back() < best.loss) best = {all, values.back()};
   };
   for (double logarithm = strongest_single; logarithm >= weakest_single; logarithm -= single_step) {

@@ -4,11 +4,12 @@
 //     outer:  x_j, the logarithm of column j's penalty: the mean cross entropy of held-out rows
 //     inner:  the regression on the other folds, solved to a tolerance
 //
-// First one penalty for all columns, by a search along its logarithm: the baseline. From there one for each
+// First one penalty for all columns, by a search along its logarithm, with a weak prior that matters where
+// there are few rows: the baseline. From there one for each
 // column, by the exact implicit gradient, with a prior that draws the logarithms towards the common one,
 // since folds can be overfitted by as many numbers as there are columns. Whether they are worth it is asked
 // of rows that neither has seen: the whole search is repeated without each part of the rows (nested
-// cross-validation). They are returned where they gain more there than twice the gain's standard error.
+// cross-validation). They are returned where they gain more there than the gain's standard error.
 
 #include <cstdint>
 

@@ -110,7 +110,7 @@ class Tune : public ::testing::Test {
 };
 
 TEST_F(Tune, InformativeFeaturesAreLessRegularisedThanNoise) {
-  const json report = tune(files() + "--top 16");
+  const json report = tune(files() + "--by algorithm --top 16");
   EXPECT_EQ(report.at("features"), informative + noise);
   EXPECT_EQ(report.at("nonzeros"), 60 * (informative + noise));
   EXPECT_EQ(report.at("class_names"), json::array({"3", "7"}));
@@ -193,7 +193,7 @@ TEST_F(Tune, NeverEndsWorseThanItBegan) {
   const std::string sets = "--train '" + file("raw.csv", raw_table(200, 1)) + "' --valid '" +
                            file("rawv.csv", raw_table(200, 2)) + "' --test '" +
                            file("rawt.csv", raw_table(200, 3)) + "' --threads 1 ";
-  const Output output = run_program("tune --json " + sets + "--out '" + folder_ / "out" + "'");
+  const Output output = run_program("tune --json --by algorithm " + sets + "--out '" + folder_ / "out" + "'");
   EXPECT_EQ(output.exit_code, 0) << output.err;
   const json report = output.json();
   EXPECT_GT(report.at("history").back().at("valid_loss"),
@@ -294,7 +294,8 @@ TEST_F(Tune, FilesThatAreWrongAreNamedWithLineExpectedAndFound) {
   EXPECT_THAT(refusal(with(folder_ / "x.npy"), 1), HasSubstr("labels"));
   EXPECT_THAT(refusal(with(folder_ / "x.npy") + " --train-labels '" + folder_ / "y.npy" + "'", 1),
               AllOf(HasSubstr("y.npy"), HasSubstr("4 labels"), HasSubstr("found 3")));
-  EXPECT_THAT(refusal(with(file("zero.svm", "1 1:0\n2 1:0\n1 1:0\n2 1:0\n")), 2), HasSubstr("zero"));
+  EXPECT_THAT(refusal("--by algorithm " + with(file("zero.svm", "1 1:0\n2 1:0\n1 1:0\n2 1:0\n")), 2),
+              HasSubstr("zero"));
 }
 
 TEST_F(Tune, SetsThatDoNotBelongTogetherAreNamed) {
@@ -306,7 +307,7 @@ TEST_F(Tune, SetsThatDoNotBelongTogetherAreNamed) {
   EXPECT_THAT(refusal(train + "--test '" + file("far.svm", "5 1:1\n") + "'", 1), HasSubstr("far.svm"));
   EXPECT_THAT(refusal(train + "--valid '" + file("dense.csv", "1,2,3\n4,5,7\n") + "'", 1),
               AllOf(HasSubstr("dense.csv"), HasSubstr("svmlight")));
-  EXPECT_THAT(refusal("--train '" + file("rare.svm", "1 1:1\n2 1:2\n2 1:1\n2 1:3\n") + "'", 1),
+  EXPECT_THAT(refusal("--by algorithm --train '" + file("rare.svm", "1 1:1\n2 1:2\n2 1:1\n2 1:3\n") + "'", 1),
               AllOf(HasSubstr("rare.svm"), HasSubstr("class")));
   EXPECT_THAT(refusal(train + "--features '" + file("few.txt", "one\ntwo\n") + "'", 1),
               AllOf(HasSubstr("few.txt"), HasSubstr("16 names"), HasSubstr("found 2")));

@@ -117,6 +117,7 @@ TEST(House, dependencies_point_one_way) {
       {"hypergradients", {"core"}},
       {"algorithms", {"core", "hypergradients"}},
       {"problems", {"core", "data"}},
+      {"tables", {"core", "data"}},
       // A search is an algorithm on a problem with a state on disk: the one folder that needs them all.
       {"nas", {"core", "data", "hypergradients", "algorithms", "problems", "run"}},
       // So is learning across tasks.

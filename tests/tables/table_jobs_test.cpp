@@ -1,0 +1,172 @@
+// clean_table and tune_table as jobs: what they find where the truth is known, that scales do not matter, and
+// that they return their baselines where they find nothing.
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "bilevel/core/random.h"
+#include "bilevel/problems/label_noise.h"
+#include "bilevel/problems/synthetic_classes.h"
+#include "bilevel/tables/clean_table.h"
+#include "bilevel/tables/table_scores.h"
+#include "bilevel/tables/tune_table.h"
+
+namespace bilevel::test {
+namespace {
+
+const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
+
+Features dense(const Tensor& values) {
+  Features features;
+  features.dense = values;
+  return features;
+}
+
+LabelledExamples clouds(int64_t count, const char* stream) {
+  return draw_gaussian_classes({.classes = 3, .features = 5, .separation = 2}, count, 1, stream);
+}
+
+struct Spoiled {
+  CleanTableData data;
+  Tensor wrong;
+};
+
+// A share of the labels becomes the next class.
+Spoiled spoiled(double share, const Tensor& scales) {
+  const LabelledExamples train = clouds(150, "train"), trusted = clouds(30, "valid");
+  Spoiled s;
+  Random random(8);
+  s.wrong = random.uniform({150}, doubles).lt(share);
+  s.data = {.train = dense(train.features.to(at::kDouble) * scales),
+            .given = at::where(s.wrong, (train.labels + 1).remainder(3), train.labels),
+            .trusted = dense(trusted.features.to(at::kDouble) * scales),
+            .trusted_labels = trusted.labels,
+            .classes = 3};
+  return s;
+}
+
+Tensor flags(const CleanTableResult& r, int64_t rows) {
+  Tensor flagged = at::zeros({rows}, at::kBool);
+  for (const int64_t i : r.suspects) flagged[i] = true;
+  return flagged;
+}
+
+TEST(CleanTable, FindsLabelsThatWentToTheNextClass) {
+  const Spoiled s = spoiled(0.4, at::ones({5}, doubles));
+  const CleanTableResult r = clean_table(s.data, {});
+  EXPECT_FALSE(r.kept_baseline);
+  EXPECT_LT(r.loss, r.baseline_loss);
+  EXPECT_GT(f1_score(flags(r, 150), s.wrong), 0.9);
+  // Calibrated: as many are expected to be wrong as are.
+  EXPECT_NEAR(r.expected_wrong, s.wrong.sum().item<double>(), 8);
+  const Tensor structure = 0.6 * at::eye(3, doubles) + 0.4 * at::eye(3, doubles).roll(1, 1);
+  EXPECT_LT((r.noise - structure).abs().max().item<double>(), 0.12);
+  for (const int64_t i : r.suspects) {
+    EXPECT_NE(r.suggested[i].item<int64_t>(), s.data.given[i].item<int64_t>()) << i;
+  }
+  const LabelledExamples test = clouds(600, "test");
+  const auto loss = [&](const TableModel& model) {
+    return score_table(dense(test.features.to(at::kDouble)), test.labels, model.weights).loss;
+  };
+  EXPECT_LT(loss(r.model), 0.6 * loss(r.baseline));
+}
+
+TEST(CleanTable, DoesNotCareForScales) {
+  const Tensor scales = at::tensor({1e-3, 1.0, 1e4, 30.0, 0.2}, doubles);
+  const CleanTableResult even = clean_table(spoiled(0.4, at::ones({5}, doubles)).data, {});
+  const CleanTableResult uneven = clean_table(spoiled(0.4, scales).data, {});
+  EXPECT_LT((even.wrong - uneven.wrong).abs().max().item<double>(), 1e-6);
+  const Tensor moved = uneven.model.weights.narrow(0, 0, 5) * scales.unsqueeze(1);
+  EXPECT_LT((even.model.weights.narrow(0, 0, 5) - moved).abs().max().item<double>(), 1e-4);
+}
+
+TEST(CleanTable, FlagsNextToNothingWhereLabelsAreRight) {
+  const Spoiled s = spoiled(0, at::ones({5}, doubles));
+  const CleanTableResult r = clean_table(s.data, {});
+  EXPECT_LE(r.suspects.size(), 3U);
+  EXPECT_LT(r.expected_wrong, 6);
+}
+
+TEST(CleanTable, WorksWithoutTrustedRowsAndSaysWhatIsLost) {
+  Spoiled s = spoiled(0.25, at::ones({5}, doubles));
+  s.data.trusted = Features();
+  s.data.trusted_labels = at::empty({0}, at::kLong);
+  const CleanTableResult r = clean_table(s.data, {});
+  EXPECT_GT(f1_score(flags(r, 150), s.wrong), 0.8);
+  ASSERT_EQ(r.warnings.size(), 1U);
+  EXPECT_THAT(r.warnings[0], ::testing::HasSubstr("there are no trusted rows"));
+  EXPECT_TRUE(std::isnan(r.model.trusted_loss));
+}
+
+TEST(CleanTable, RefusesFoldsThatRowsDoNotAllow) {
+  const Spoiled s = spoiled(0.4, at::ones({5}, doubles));
+  EXPECT_THROW(clean_table(s.data, {.folds = 151}), std::invalid_argument);
+  EXPECT_THROW(clean_table(s.data, {.folds = 1}), std::invalid_argument);
+}
+
+// Two columns say everything, the others nothing.
+TuneTableData with_useless_columns(int64_t rows, int64_t useless, uint64_t seed) {
+  Random random(seed);
+  const Tensor values = random.normal({rows, 2 + useless}, doubles);
+  const Tensor score = values.select(1, 0) - values.select(1, 1) + random.normal({rows}, doubles);
+  return {.train = dense(values),
+          .labels = score.gt(0).to(at::kLong),
+          .valid = {},
+          .valid_labels = at::empty({0}, at::kLong),
+          .classes = 2};
+}
+
+TEST(TuneTable, HoldsUselessColumnsWhereUnseenRowsGain) {
+  const TuneTableData data = with_useless_columns(300, 40, 9);
+  const TuneTableResult r = tune_table(data, {});
+  ASSERT_FALSE(r.kept_single) << r.gain << " +- " << r.gain_error << ", nested " << r.nested;
+  EXPECT_TRUE(r.nested);
+  EXPECT_GT(r.gain, r.gain_error);
+  const Tensor x = r.per_column.logarithms;
+  EXPECT_LT(x.narrow(0, 0, 2).max().item<double>(), x.narrow(0, 2, 40).min().item<double>());
+  const TuneTableData test = with_useless_columns(1000, 40, 10);
+  const auto loss = [&](const TunedTable& tuned) {
+    return score_table(test.train, test.labels, tuned.weights).loss;
+  };
+  EXPECT_LT(loss(r.per_column), loss(r.single) - 0.02);
+}
+
+TEST(TuneTable, ReturnsOneRegulariserWhereColumnsAreAlike) {
+  Random random(11);
+  const Tensor values = random.normal({120, 6}, doubles);
+  const Tensor score = values.sum(1) + random.normal({120}, doubles);
+  const TuneTableData data{.train = dense(values),
+                           .labels = score.gt(0).to(at::kLong),
+                           .valid = {},
+                           .valid_labels = at::empty({0}, at::kLong),
+                           .classes = 2};
+  const TuneTableResult r = tune_table(data, {});
+  EXPECT_TRUE(r.kept_single);
+  EXPECT_TRUE(r.returned().weights.equal(r.single.weights));
+}
+
+TEST(TuneTable, DoesNotCareForScales) {
+  TuneTableData data = with_useless_columns(120, 3, 12);
+  const TuneTableResult even = tune_table(data, {});
+  data.train.dense = data.train.dense * at::tensor({1e4, 1e-3, 1.0, 50.0, 7.0}, doubles);
+  const TuneTableResult uneven = tune_table(data, {});
+  EXPECT_NEAR(even.single.held_out_loss, uneven.single.held_out_loss, 1e-9);
+  TuneTableOptions as_it_is;
+  as_it_is.standardize = false;
+  EXPECT_GT(tune_table(data, as_it_is).single.held_out_loss, even.single.held_out_loss + 0.05);
+}
+
+TEST(TuneTable, LeavesValidationRowsOutOfTheModel) {
+  TuneTableData data = with_useless_columns(60, 3, 13);
+  const TuneTableData valid = with_useless_columns(200, 3, 14);
+  data.valid = valid.train;
+  data.valid_labels = valid.labels;
+  const TuneTableResult r = tune_table(data, {});
+  EXPECT_NEAR(r.single.held_out_loss, score_table(valid.train, valid.labels, r.single.weights).loss, 1e-4);
+}
+
+}  // namespace
+}  // namespace bilevel::test
