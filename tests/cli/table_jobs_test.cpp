@@ -102,8 +102,8 @@ TEST_F(TableJobs, TuneSaysWhatItReturns) {
   const Output output = run_program(tuned() + "--threads 1 --out '" + folder_ / "run" + "'");
   EXPECT_EQ(output.exit_code, 0) << output.err;
   EXPECT_THAT(output.out, HasSubstr("150 training, held out in 5 folds, and 300 test examples; 4 features"));
-  EXPECT_THAT(output.out, HasSubstr("One regulariser"));
-  EXPECT_THAT(output.out, HasSubstr("standard error"));
+  EXPECT_THAT(output.out, HasSubstr("is returned: "));
+  EXPECT_THAT(output.out, HasSubstr(" in the loss of "));
 }
 
 TEST_F(TableJobs, CleanFindsWrongLabelsAndShowsTheNoise) {
