@@ -433,6 +433,7 @@ void add_clean_command(CLI::App& app, int& exit_code) {
       "iterations; float (--dtype double works). cnn: double-loop with truncated, T = 5 at rate 0.02, "
       "batches of\n"
       "256, 200 iterations.\n"
+      "A table is cleaned by a model of how its labels go wrong, which reads none of this (docs/tables.md).\n"
       "Examples:\n"
       "  bilevel clean --train x.npy --train-labels y.npy --valid xv.npy --valid-labels yv.npy --out "
       "cleaned\n"
