@@ -27,7 +27,7 @@ struct SearchFlags {
   ImageDataOptions data;
   SearchSplitOptions split;
   AugmentOptions augment;
-  std::string method = "idarts";
+  std::string method = nas::default_method;
   std::string mixed, series_rate;
   nas::SearchOptions given;  // what the options below wrote to
   std::vector<std::pair<std::string, std::function<void(nas::SearchOptions&)>>>

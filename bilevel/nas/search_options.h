@@ -22,8 +22,12 @@ const std::vector<SearchMethod>& search_methods();
 const SearchMethod& find_search_method(
     const std::string& name);  // throws std::invalid_argument, with all names
 
+// With a guard it found better cells of NAS-Bench-201 than iDARTS, for a quarter of the work
+// (docs/search.md).
+constexpr const char* default_method = "darts-first-order";
+
 struct SearchOptions {
-  std::string method = "idarts";
+  std::string method = default_method;
   int64_t epochs = 30;
   int64_t warmup_epochs = 0;  // the first of them move the weights alone
   int64_t batch = 64;         // of training and of validation images

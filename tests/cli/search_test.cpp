@@ -117,19 +117,20 @@ TEST_F(SearchTest, EverySpaceGivesOneJsonObject) {
 TEST_F(SearchTest, IsGuardedUnlessItIsToldNotTo) {
   auto report = [&, runs = 0](const std::string& more) mutable {
     const std::string out = folder_ / ("guarded-" + std::to_string(runs++));
-    const Output output = run_program("search --json --quiet --method darts-first-order --epochs 4" +
-                                      small() + " --out " + out + " " + more);
+    const Output output =
+        run_program("search --json --quiet --epochs 4" + small() + " --out " + out + " " + more);
     EXPECT_EQ(output.exit_code, 0) << output.err;
     return output.json();
   };
-  const json usual = report(""), named = report("--guard beta-decay --guard-strength 25"),
+  const json usual = report(""), named = report("--guard beta-decay --guard-strength 50"),
              none = report("--guard none"), nothing = report("--guard-strength 0"),
              smooth = report("--guard smoothing");
+  EXPECT_EQ(usual.at("method"), "darts-first-order");
   EXPECT_EQ(usual.at("guard"), "beta-decay");
-  EXPECT_EQ(usual.at("guard_strength"), 25);
+  EXPECT_EQ(usual.at("guard_strength"), 50);
   EXPECT_EQ(usual.at("alpha"), named.at("alpha"));
   for (int epoch = 0; epoch < 4; ++epoch) {
-    EXPECT_EQ(usual.at("history")[epoch].at("guard"), 25.0 * epoch / 4);
+    EXPECT_EQ(usual.at("history")[epoch].at("guard"), 50.0 * epoch / 4);
     EXPECT_TRUE(none.at("history")[epoch].at("guard").is_null());
   }
   EXPECT_EQ(none.at("guard"), "none");
@@ -270,7 +271,7 @@ TEST_F(SearchTest, BadInputIsNamedAndLeavesNothing) {
        {"--resume " + folder_ / "nowhere", "give the folder of a run"}},
       {small() + " --epochs 3 --inner-rate 1e30 --inner-clip 0",
        3,
-       {"epoch 1, step 1 of 2", "--inner-rate", "--inner-clip"}},
+       {"epoch 1, step 1 of 8", "--inner-rate", "--inner-clip"}},
   };
   for (const Case& bad : cases) {
     SCOPED_TRACE(bad.arguments);
