@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -410,6 +411,12 @@ RunProblem clean_problem(const std::string& folder) {
   add_options(command, o);
   o.run.config = folder + "/config.json";
   take_options(command, o.run, o.common);
+  if (wants_table(command, o) && !std::filesystem::exists(folder + "/checkpoint")) {
+    throw std::invalid_argument(fmt::format(
+        "{}: a run of `bilevel clean --by noise-model` solves its problems to the end and keeps no point to "
+        "diagnose; make one with --by weights",
+        folder));
+  }
   check_sources(command, o, true);
   const at::TensorOptions tensors = apply_common_options(o.common);
   made->sets = load(o, tensors);

@@ -537,7 +537,7 @@ RunProblem tune_problem(const std::string& folder) {
   o.run.config = folder + "/config.json";
   take_options(command, o.run, o.common);
   check_choice(command, o);
-  if (wants_table(command, o)) {
+  if (wants_table(command, o) && !std::filesystem::exists(folder + "/checkpoint")) {
     throw std::invalid_argument(fmt::format(
         "{}: a run of `bilevel tune --by held-out` solves its problems to the end and keeps no point to "
         "diagnose; make one with --by algorithm",

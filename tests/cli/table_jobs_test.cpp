@@ -164,6 +164,9 @@ TEST_F(TableJobs, ARunHasNoPointToDiagnose) {
   const Output output = run_program("diagnose --at '" + folder_ / "run" + "'");
   EXPECT_NE(output.exit_code, 0);
   EXPECT_THAT(output.err, HasSubstr("keeps no point to diagnose"));
+  run(cleaned() + "--out '" + folder_ / "cleaned" + "'");
+  EXPECT_THAT(run_program("diagnose --at '" + folder_ / "cleaned" + "'").err,
+              HasSubstr("clean --by noise-model` solves its problems to the end"));
   EXPECT_EQ(run_program("report '" + folder_ / "run" + "'").exit_code, 0);
 }
 
