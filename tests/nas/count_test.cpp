@@ -1,8 +1,8 @@
 // Counts of derived networks against every row of the published tables.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
+#include <ctime>
 
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/table201.h"
@@ -19,7 +19,7 @@ TEST(Count, EveryCellOfNasbench201IsTheTables) {
   const Table201 table = Table201::read(path);
   ASSERT_EQ(table.size(), Table201::cells);
   const SearchSpace space = make_space("nasbench201");
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // processor time: other work on the machine does not count
   int64_t wrong_parameters = 0, wrong_multiply_adds = 0;
   for (int64_t i = 0; i < Table201::cells; ++i) {
     const Genotype genotype = cell_at201(i);
@@ -29,9 +29,11 @@ TEST(Count, EveryCellOfNasbench201IsTheTables) {
     const double millions = static_cast<double>(network.multiply_adds()) / 1e6;
     wrong_multiply_adds += std::abs(millions - row[7]) > 0.5e-3 ? 1 : 0;
   }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  RecordProperty("seconds", std::to_string(seconds.count()));
-  EXPECT_LT(seconds.count(), 10) << "about one second on a free machine";
+  const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+  RecordProperty("seconds", std::to_string(seconds));
+#ifndef __SANITIZE_ADDRESS__
+  EXPECT_LT(seconds, 10) << "about one second in a plain build";
+#endif
   EXPECT_EQ(wrong_parameters, 0);
   EXPECT_EQ(wrong_multiply_adds, 0);
 }
