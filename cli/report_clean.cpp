@@ -28,12 +28,21 @@ std::vector<double> column(const std::string& path, const std::string& name) {
   return {values.data_ptr<double>(), values.data_ptr<double>() + values.numel()};
 }
 
+// On tables of one's own: a weight is the probability that the label is right.
+bool is_by_noise_model(const Json& summary) { return text_in(summary, "by") == "noise-model"; }
+std::string trained_on(const Json& summary) {
+  return is_by_noise_model(summary) ? "the probable labels" : "the learned weights";
+}
+
 std::string weights_html(const RunData& run) {
   const std::string weights = run.facts.folder + "/weights.csv", noise = run.facts.folder + "/noise.csv";
   if (!std::filesystem::exists(weights)) return "";
   try {
-    ValuesPicture picture{
-        .values = column(weights, "weight"), .label = "weight", .title = "Learned weights of the examples"};
+    const bool probabilities = is_by_noise_model(run.summary);
+    ValuesPicture picture{.values = column(weights, "weight"),
+                          .label = probabilities ? "probability" : "weight",
+                          .title = probabilities ? "How probable it is that a label is right"
+                                                 : "Learned weights of the examples"};
     if (std::filesystem::exists(noise)) {
       for (const double wrong : column(noise, "wrong")) picture.marked.push_back(wrong > 0.5);
       picture.unmarked_name = "label is right";
@@ -50,8 +59,8 @@ std::string accuracies_html(const Json& s) {
                     .rows = {},
                     .caption = {},
                     .numbers = true};
-  for (const auto& [title, name] : {std::pair{"the learned weights", "final_training"},
-                                    std::pair{"all labels alike", "baseline_training"}}) {
+  for (const auto& [title, name] : {std::pair{trained_on(s), "final_training"},
+                                    std::pair{std::string("all labels alike"), "baseline_training"}}) {
     const Json model = s.value(name, Json::object());
     const auto percent = [&](const char* key) {
       const auto value = number_in(model, key);
@@ -176,9 +185,8 @@ JobReport clean_report(const RunData& run) {
     const auto& [now, before, where] = test && baseline ? std::tuple{test, baseline, "test"}
                                                         : std::tuple{valid, valid_baseline, "validation"};
     if (now && before) {
-      job.result += fmt::format(
-          "; a model trained on the learned weights has {} {} accuracy, one on all labels alike {}",
-          html::percent_text(*now), where, html::percent_text(*before));
+      job.result += fmt::format("; a model trained on {} has {} {} accuracy, one on all labels alike {}",
+                                trained_on(s), html::percent_text(*now), where, html::percent_text(*before));
     }
     job.result += ".";
     job.headlines.clear();

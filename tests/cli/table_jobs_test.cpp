@@ -20,7 +20,9 @@ namespace bilevel::test {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 void write_table(const std::string& path, const Tensor& features, const Tensor& labels) {
   std::ofstream file(path);
@@ -109,6 +111,10 @@ TEST_F(TableJobs, TuneSaysWhatItReturns) {
 TEST_F(TableJobs, CleanFindsWrongLabelsAndShowsTheNoise) {
   const json report = run(cleaned() + "--dtype double --out '" + folder_ / "run" + "'");
   EXPECT_EQ(report.at("by"), "noise-model");
+  const Output page = run_program("report '" + folder_ / "run" + "' --out '" + folder_ / "page.html" + "'");
+  ASSERT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_THAT(read_text(folder_ / "page.html"), AllOf(HasSubstr("a model trained on the probable labels has"),
+                                                      Not(HasSubstr("learned weights"))));
   EXPECT_EQ(report.at("returned"), "learned");
   EXPECT_GT(report.at("test_accuracy").get<double>(), report.at("baseline_test_accuracy").get<double>() + 2);
   EXPECT_LT(report.at("test_loss").get<double>(), report.at("baseline_test_loss").get<double>());
