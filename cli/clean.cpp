@@ -327,26 +327,34 @@ void show_finished(const Options& o, const CleaningModel& model, const CleanOutp
   }
 }
 
+bool insists_on_table(const CLI::App& command, const Options& o) {
+  return o.table.by == by_noise_model || command.count("--folds") > 0 || o.table.no_standardize ||
+         o.files.valid.features.empty();
+}
+
+// The noise model runs on the CPU: on another device the weights are learned, unless somebody insists.
+bool runs_here(const CLI::App& command, const Options& o) {
+  if (o.common.device == "cpu") return true;
+  if (!insists_on_table(command, o)) return false;
+  throw std::invalid_argument(
+      fmt::format("--device {}: --by noise-model runs on the CPU; take --device cpu, or --by weights with a "
+                  "--valid",
+                  o.common.device));
+}
+
 // False: the files hold pictures, or a table whose dense form is too large, and nobody insists.
 bool run_table(CLI::App& command, Options& o, int& exit_code) {
-  if (o.common.device != "cpu") {
-    throw std::invalid_argument(
-        fmt::format("--device {}: --by noise-model runs on the CPU; take --device cpu, or --by weights",
-                    o.common.device));
-  }
   o.files.bias = false;
   o.files.reading.dtype = c10::typeMetaToScalarType(apply_common_options(o.common).dtype());
   const CleaningSets sets = read_cleaning_sets(o.files);
   const Features& train = sets.train.features;
-  const bool fits = train.rows() <= largest_table / std::max<int64_t>(train.columns(), 1);
-  const bool insists = o.table.by == by_noise_model || command.count("--folds") > 0 ||
-                       o.table.no_standardize || o.files.valid.features.empty();
-  if (!insists && (!fits || sets.image.size() > 1)) return false;
+  const bool fits = is_small_enough({&train, &sets.valid.features, &sets.test.features}, sets.classes);
+  if (!insists_on_table(command, o) && (!fits || sets.image.size() > 1)) return false;
   if (!fits) {
-    throw std::invalid_argument(
-        fmt::format("--by noise-model: {} has {} rows of {} columns, and it takes tables of at most {} "
-                    "numbers; take --by weights with a --valid",
-                    o.files.train.features, train.rows(), train.columns(), largest_table));
+    throw std::invalid_argument(fmt::format(
+        "--by noise-model: {} has {} rows of {} columns and {} classes, and it takes sets of at most "
+        "{} numbers, by columns and by classes; take --by weights with a --valid",
+        o.files.train.features, train.rows(), train.columns(), sets.classes, largest_table));
   }
   run_clean_table(
       command,
@@ -359,9 +367,10 @@ void run(CLI::App& command, Options& o, int& exit_code) {
   const auto begin = Clock::now();
   take_options(command, o.run, o.common);
   if (repeats_finished_run(o.run, o.common)) return;
-  const bool table = wants_table(command, o);
+  keep_earlier_way(command, o.run.resume, by_weights);
+  const bool table = wants_table(command, o) && runs_here(command, o);
   check_sources(command, o, !table);
-  if (table && o.common.device == "cpu" && run_table(command, o, exit_code)) return;
+  if (table && run_table(command, o, exit_code)) return;
   const at::TensorOptions tensors = apply_common_options(o.common);
   refuse_ignored_accuracy(command, o.automatic, wants_auto(o.algorithm));
   (void)find_algorithm(o.algorithm.algorithm);  // an unknown one before the data are read

@@ -81,15 +81,19 @@ Json report_json(const CleaningSets& sets, const CleanTableCommand& o, const Cle
   out["held_out_loss"] = number(r.loss);
   out["baseline_held_out_loss"] = number(r.baseline_loss);
   out["flagged"] = r.suspects.size();
-  out["threshold"] = number(r.threshold);
+  out["threshold"] = r.kept_baseline ? Json() : number(r.threshold);
   out["expected_wrong"] = number(r.expected_wrong);
   out["noise_matrix"] = matrix_json(r.noise);
   out["noise_prior"] = number(r.noise_strength);
   out["final_training"] = model;
   out["baseline_training"] = baseline;
-  out["counts"] = {{"fits", r.counts.fits}, {"inner_gradient", r.counts.gradients}};
+  out["counts"] = {{"fits", r.counts.fits},
+                   {"inner_gradient", r.counts.gradients},
+                   {"unconverged_fits", r.counts.unconverged}};
   out["most_suspect"] = Json::array();
-  for (size_t i = 0; i < std::min(most_shown, r.suspects.size()); ++i) {
+  size_t shown = std::min(most_shown, r.suspects.size());
+  if (o.most_suspects > 0) shown = std::min(shown, static_cast<size_t>(o.most_suspects));
+  for (size_t i = 0; i < shown; ++i) {
     out["most_suspect"].push_back(suspect_json(sets, r, r.suspects[i]));
   }
   out["warnings"] = r.warnings;
@@ -135,6 +139,10 @@ void print_text(const CleaningSets& sets, const CleanTableResult& r, const Json&
   fmt::print(
       "\nloss of held-out labels: {:.4f} with the noise model, {:.4f} with every label taken as right\n",
       r.loss, r.baseline_loss);
+  if (r.kept_baseline) {
+    fmt::print("\nThe noise model is not used, and no label is suspect.\n");
+    return;
+  }
   print_noise(sets, r.noise);
   fmt::print("\nabout {:.0f} of {} labels are wrong; {} are suspect (probability {:.2f} and above)\n",
              r.expected_wrong, sets.train.size(), r.suspects.size(), r.threshold);
@@ -153,7 +161,7 @@ void print_text(const CleaningSets& sets, const CleanTableResult& r, const Json&
 CleanReport as_report(const CleanTableResult& r, int64_t most_suspects) {
   CleanReport report;
   report.finished = true;
-  report.weights = 1 - r.wrong;
+  report.weights = r.kept_baseline ? at::ones_like(r.wrong) : 1 - r.wrong;
   report.x = report.weights.clamp(nearly_certain, 1 - nearly_certain).logit();
   report.suggested = r.suggested;
   report.suspects = r.suspects;
@@ -199,7 +207,7 @@ void run_clean_table(CLI::App& command, const CleanTableCommand& o, const Cleani
       .trusted = sets.valid.features,
       .trusted_labels = sets.valid.size() > 0 ? sets.valid.labels : at::empty({0}, at::kLong),
       .classes = sets.classes};
-  refuse_folds(o.table.folds, sets.train.size());
+  refuse_folds(o.table.folds, sets.train.features);
   const StopSignal on_signal;
   RunFolder folder = open_run(command, o.run, o.seed);
   work_in(folder, [&] {
@@ -224,6 +232,7 @@ void run_clean_table(CLI::App& command, const CleanTableCommand& o, const Cleani
     if (says(o.common, LogLevel::warning)) {
       for (const std::string& warning : result.warnings) fmt::print(stderr, "warning: {}\n", warning);
     }
+    warn_of_unconverged(result.counts, o.common);
     save(sets, o, result, folder.path());  // last: a full disk must not cost the answer
     folder.end(RunStatus::finished, "", report);
     if (!o.common.json) {

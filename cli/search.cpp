@@ -260,17 +260,23 @@ void work(const CLI::App& command, const SearchFlags& o, Setup& setup, nas::Sear
   }
 }
 
-// It began without one, and goes on as it began, whatever the default is now.
-bool is_from_before_guards(const RunFlags& run) {
-  if (run.resume.empty()) return false;
+// A run goes on as it began, whatever the defaults are now: earlier ones had another method and no guard.
+void keep_earlier_defaults(CLI::App& command, const RunFlags& run) {
+  if (run.resume.empty()) return;
   const Json config = read_json_file(run.resume + "/config.json");
-  return config.contains("effective") && !config["effective"].contains("--guard");
+  if (!config.contains("effective")) return;
+  const Json& effective = config["effective"];
+  if (!effective.contains("--guard")) set_option(command, "--guard", "none");
+  if (command.count("--method") == 0 && effective.contains("--method") && effective["--method"].is_string()) {
+    const auto method = effective["--method"].get<std::string>();
+    if (method != nas::default_method) set_option(command, "--method", method);
+  }
 }
 
 void run(CLI::App& command, SearchFlags& o, int& exit_code) {
   take_options(command, o.run, o.common);
   if (repeats_finished_run(o.run, o.common)) return;
-  if (is_from_before_guards(o.run)) set_option(command, "--guard", "none");
+  keep_earlier_defaults(command, o.run);
   Progress progress(o.common);
   progress.line("search: reading the data");
   Setup setup = make_setup(command, o, progress);

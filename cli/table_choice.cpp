@@ -3,10 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <stdexcept>
 
+#include "bilevel/run/run_folder.h"
+#include "bilevel/tables/scaled_table.h"
 #include "cli/algorithm_options.h"
 #include "cli/auto_method.h"
+#include "cli/json.h"
+#include "cli/run_options.h"
 
 namespace bilevel::cli {
 namespace {
@@ -77,10 +82,35 @@ bool means_table(const CLI::App& command, const TableFlags& flags, const std::st
   return false;
 }
 
-void refuse_folds(int64_t folds, int64_t rows) {
-  if (folds <= rows) return;
-  throw std::invalid_argument(fmt::format(
-      "--folds {}: must be at most {}, the rows of --train; give fewer folds or more rows", folds, rows));
+void keep_earlier_way(CLI::App& command, const std::string& resume, const std::string& other) {
+  if (resume.empty()) return;
+  const Json config = read_json_file(resume + "/config.json");
+  if (config.contains("effective") && !config["effective"].contains("--by")) {
+    set_option(command, "--by", other);
+  }
+}
+
+bool is_small_enough(const std::vector<const Features*>& sets, int64_t classes) {
+  return std::all_of(sets.begin(), sets.end(), [&](const Features* set) {
+    const int64_t rows = set->rows();
+    return rows <= largest_table / std::max<int64_t>(set->columns(), 1) &&
+           rows <= largest_table / std::max<int64_t>(classes, 1);
+  });
+}
+
+void refuse_folds(int64_t folds, const Features& train) {
+  const int64_t rows = train.rows();
+  if (folds > rows) {
+    throw std::invalid_argument(fmt::format(
+        "--folds {}: must be at most {}, the rows of --train; give fewer folds or more rows", folds, rows));
+  }
+  const int64_t numbers = std::max<int64_t>(rows * train.columns(), 1);
+  const int64_t most = std::max(TableFlags{}.folds, TableFlags{}.folds * largest_table / numbers);
+  if (folds > most) {
+    throw std::invalid_argument(
+        fmt::format("--folds {}: every fold keeps a copy of the table; a table of this size takes at most {}",
+                    folds, most));
+  }
 }
 
 }  // namespace bilevel::cli

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/data/feature_files.h"
+
 namespace bilevel::cli {
 
 struct TableFlags {
@@ -28,7 +30,13 @@ std::vector<std::string> given_algorithm_options(const CLI::App& command,
 bool means_table(const CLI::App& command, const TableFlags& flags, const std::string& way,
                  const std::string& other, const std::vector<std::string>& of_other, bool possible);
 
-// Throws std::invalid_argument where a fold would be empty.
-void refuse_folds(int64_t folds, int64_t rows);
+// A run from before there was a choice goes on the other way.
+void keep_earlier_way(CLI::App& command, const std::string& resume, const std::string& other);
+
+// Whether the dense form of every set, and its scores, are small enough to be held in memory.
+bool is_small_enough(const std::vector<const Features*>& sets, int64_t classes);
+
+// Throws std::invalid_argument where a fold would be empty, or the copies of all folds would not fit.
+void refuse_folds(int64_t folds, const Features& train);
 
 }  // namespace bilevel::cli

@@ -24,6 +24,15 @@ int end_interrupted(const CLI::App& command, RunFolder& folder, const CommonOpti
   return interrupted;
 }
 
+void warn_of_unconverged(const FitCounts& counts, const CommonOptions& common) {
+  if (counts.unconverged == 0 || !says(common, LogLevel::warning)) return;
+  fmt::print(
+      stderr,
+      "warning: {} of {} fits ended before their tolerance, so that penalties and losses are less exact; "
+      "are the columns of very different scales? Standardised (without --no-standardize) they converge\n",
+      counts.unconverged, counts.fits);
+}
+
 std::string csv_quoted(const std::string& name) {
   if (name.find_first_of(",\"\n") == std::string::npos) return name;
   std::string result = "\"";

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bilevel/run/run_folder.h"
+#include "bilevel/tables/cross_fit.h"
 #include "bilevel/tables/table_hooks.h"
 #include "cli/common.h"
 #include "cli/progress.h"
@@ -18,6 +19,9 @@ TableHooks interruptible(Progress& progress, const std::string& command);
 
 // The run's last word, and its exit code.
 int end_interrupted(const CLI::App& command, RunFolder& folder, const CommonOptions& common);
+
+// Fits that ended before their tolerance make what was chosen by them less sure.
+void warn_of_unconverged(const FitCounts& counts, const CommonOptions& common);
 
 std::string csv_quoted(const std::string& name);
 

@@ -481,12 +481,12 @@ bool run_table(CLI::App& command, Options& o, int& exit_code) {
   o.files.reading.dtype = c10::typeMetaToScalarType(apply_common_options(o.common).dtype());
   const TableSets sets = read_table_sets(o.files);
   const Features& train = sets.train.features;
-  if (train.rows() > largest_table / std::max<int64_t>(train.columns(), 1)) {
+  if (!is_small_enough({&train, &sets.valid.features, &sets.test.features}, sets.classes)) {
     if (o.table.by == "auto" && command.count("--folds") == 0 && !o.table.no_standardize) return false;
-    throw std::invalid_argument(
-        fmt::format("--by held-out: {} has {} rows of {} columns, and it takes tables of at most {} numbers; "
-                    "take --by algorithm",
-                    o.files.train.features, train.rows(), train.columns(), largest_table));
+    throw std::invalid_argument(fmt::format(
+        "--by held-out: {} has {} rows of {} columns and {} classes, and it takes sets of at most {} "
+        "numbers, by columns and by classes; take --by algorithm",
+        o.files.train.features, train.rows(), train.columns(), sets.classes, largest_table));
   }
   run_tune_table(command, {o.common, o.run, o.table, o.top, o.seed}, sets, exit_code);
   return true;
@@ -495,6 +495,7 @@ bool run_table(CLI::App& command, Options& o, int& exit_code) {
 void run(CLI::App& command, Options& o, int& exit_code) {
   take_options(command, o.run, o.common);
   if (repeats_finished_run(o.run, o.common)) return;
+  keep_earlier_way(command, o.run.resume, by_algorithm);
   check_choice(command, o);
   if (o.common.device != "cpu") {
     throw std::invalid_argument(

@@ -70,9 +70,10 @@ Json report_json(const TableSets& sets, const TuneTableCommand& o, const TuneTab
   add_scores(out, "baseline_", sets, r.single);
   out["returned"] = r.kept_single ? "single" : "per_feature";
   out["single_x"] = number(r.single.logarithms[0].item<double>());
-  out["searched_valid_loss"] = number(r.per_column.held_out_loss);
-  out["gain"] = number(r.gain);
-  out["gain_error"] = number(r.gain_error);
+  const bool is_searched = sets.train.features.columns() > 1;
+  out["searched_valid_loss"] = is_searched ? number(r.per_column.held_out_loss) : Json();
+  out["gain"] = is_searched ? number(r.gain) : Json();
+  out["gain_error"] = is_searched ? number(r.gain_error) : Json();
   out["gain_on"] = r.nested ? "rows that were not searched on" : "the rows that were searched on";
   const std::vector<int64_t> order = by_logarithm(tuned.logarithms);
   out["most_regularised"] = out["least_regularised"] = Json::array();
@@ -84,14 +85,18 @@ Json report_json(const TableSets& sets, const TuneTableCommand& o, const TuneTab
   out["counts"] = {{"fits", r.counts.fits},
                    {"inner_gradient", r.counts.gradients},
                    {"outer_gradient", r.outer_gradients},
-                   {"hessian", r.counts.hessian_products}};
+                   {"hessian", r.counts.hessian_products},
+                   {"unconverged_fits", r.counts.unconverged}};
   return out;
 }
 
 // Whether one regulariser per feature is worth it, in a sentence.
 std::string verdict(const Json& r) {
-  const double gain = r.at("gain").get<double>(), error = r.at("gain_error").get<double>();
-  const std::string measured = fmt::format("{:+.4f} +- {:.4f}", gain, error);
+  if (r.at("gain").is_null()) return "There is one feature, and so one regulariser.";
+  const Json& error = r.at("gain_error");  // of a single row there is none
+  const std::string measured =
+      fmt::format("{:+.4f} +- {}", r.at("gain").get<double>(),
+                  error.is_null() ? "?" : fmt::format("{:.4f}", error.get<double>()));
   const std::string on = r.at("gain_on").get<std::string>();
   if (r.at("returned") == "per_feature") {
     return fmt::format("One regulariser per feature is returned: it gains {} in the loss of {}.", measured,
@@ -168,7 +173,7 @@ void run_tune_table(CLI::App& command, const TuneTableCommand& o, const TableSet
                            .valid = sets.valid.features,
                            .valid_labels = sets.valid.size() > 0 ? sets.valid.labels : none,
                            .classes = sets.classes};
-  refuse_folds(o.table.folds, sets.train.size());
+  if (sets.valid.size() == 0) refuse_folds(o.table.folds, sets.train.features);
   const StopSignal on_signal;
   RunFolder folder = open_run(command, o.run, o.seed);
   work_in(folder, [&] {
@@ -190,6 +195,7 @@ void run_tune_table(CLI::App& command, const TuneTableCommand& o, const TableSet
     } else {
       print_text(report);
     }
+    warn_of_unconverged(result.counts, o.common);
     save(sets, result.returned(), folder.path());  // last: a full disk must not cost the answer
     folder.end(RunStatus::finished, "", report);
     if (!o.common.json) {

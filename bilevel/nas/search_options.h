@@ -22,8 +22,7 @@ const std::vector<SearchMethod>& search_methods();
 const SearchMethod& find_search_method(
     const std::string& name);  // throws std::invalid_argument, with all names
 
-// With a guard it found better cells of NAS-Bench-201 than iDARTS, for a quarter of the work
-// (docs/search.md).
+// With a guard it found better cells of NAS-Bench-201 than iDARTS (docs/search.md).
 constexpr const char* default_method = "darts-first-order";
 
 struct SearchOptions {

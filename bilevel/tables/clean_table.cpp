@@ -190,6 +190,7 @@ TableModel fit_model(Job& job, const Tensor& soft_labels, double first, double l
       fit_softmax(job.all, targets, penalties(alike(best.logarithm, job.cross.columns()), job.all.size(0)),
                   start, final_fit_tolerance);
   ++job.counts.fits;
+  job.counts.unconverged += fit.converged ? 0 : 1;
   job.counts.gradients += fit.gradients;
   best.weights = job.scale.in_users_units(best.temperature * fit.weights);
   best.held_out_loss = job.mean(best_sum);
@@ -286,6 +287,7 @@ CleanTableResult clean_table(const CleanTableData& data, const CleanTableOptions
   }
   r.counts = job.counts;
   r.counts.fits += job.cross.counts().fits;
+  r.counts.unconverged += job.cross.counts().unconverged;
   r.counts.gradients += job.cross.counts().gradients;
   return r;
 }

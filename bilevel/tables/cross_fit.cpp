@@ -27,6 +27,7 @@ Tensor CrossFit::held_out_scores(const SoftmaxTargets& targets, const Tensor& lo
         fit_softmax(part.fitted, here, penalties(logarithms, part.fitted.size(0)), weights_[k], tolerance);
     weights_[k] = fit.weights;
     ++counts_.fits;
+    counts_.unconverged += fit.converged ? 0 : 1;
     counts_.gradients += fit.gradients;
     scores.index_put_({part.held_index}, part.held.mm(fit.weights));
   }

@@ -12,6 +12,7 @@ namespace bilevel {
 
 struct FitCounts {
   int64_t fits = 0, gradients = 0, hessian_products = 0;
+  int64_t unconverged = 0;  // fits that ended before their tolerance
 };
 
 class CrossFit {

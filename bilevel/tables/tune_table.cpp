@@ -40,6 +40,15 @@ struct Rows {
   Tensor fitted() const {
     return (folds == 1 ? fold.lt(0) : at::ones_like(fold, at::kBool)).nonzero().squeeze(1);
   }
+  // With a handful of rows: a fold without rows, or all rows in one fold, leaves nothing to measure or to
+  // fit.
+  bool leaves_a_fold_empty() const {
+    for (int64_t k = 0; k < folds; ++k) {
+      const Tensor held = fold.eq(k);
+      if (!held.any().item<bool>() || held.all().item<bool>()) return true;
+    }
+    return false;
+  }
 };
 
 // The mean cross entropy of the held-out rows as a function of the logarithms.
@@ -146,12 +155,14 @@ Tensor refit(const Rows& rows, const Tensor& logarithms, const Tensor& start, Fi
       fit_softmax(rows.scaled.index_select(0, index), {rows.targets.index_select(0, index)},
                   penalties(logarithms, index.numel()), start, refit_tolerance);
   ++counts.fits;
+  counts.unconverged += fit.converged ? 0 : 1;
   counts.gradients += fit.gradients;
   return fit.weights;
 }
 
 void add(FitCounts& to, const FitCounts& more) {
   to.fits += more.fits;
+  to.unconverged += more.unconverged;
   to.gradients += more.gradients;
   to.hessian_products += more.hessian_products;
 }
@@ -162,8 +173,10 @@ struct Gain {
 };
 
 Gain gain_of(const Tensor& gains) {
+  const auto count = static_cast<double>(gains.numel());
   return {.mean = gains.mean().item<double>(),
-          .error = gains.std().item<double>() / std::sqrt(static_cast<double>(gains.numel()))};
+          .error = count > 1 ? gains.std().item<double>() / std::sqrt(count)
+                             : std::numeric_limits<double>::infinity()};
 }
 
 // The loss that the columns' own penalties save on rows that the search for them has not seen. It ends where
@@ -181,6 +194,7 @@ Gain nested_gain(const Rows& rows, const Found& single, uint64_t seed, const Tab
     if (unseen.numel() == 0) continue;
     const Tensor seen = at::ones_like(rows.fold, at::kBool).index_fill_(0, unseen, 0).nonzero().squeeze(1);
     const Rows others = rows.subset(seen), test = rows.subset(unseen);
+    if (others.leaves_a_fold_empty()) continue;
     HeldOutLoss loss(others);
     const Found columns = search_columns(loss, single, hooks, r.outer_gradients);
     const auto losses = [&](const Tensor& logarithms) {
@@ -218,8 +232,8 @@ void TuneTableOptions::validate(int64_t rows) const {
 TuneTableResult tune_table(const TuneTableData& data, const TuneTableOptions& options,
                            const TableHooks& hooks) {
   check(data);
-  options.validate(data.labels.numel());
   const bool has_valid = data.valid_labels.numel() > 0;
+  if (!has_valid) options.validate(data.labels.numel());
   const TableScale scale({data.train}, options.standardize);
   Rows rows;
   rows.scaled = scale.scaled(data.train);

@@ -142,7 +142,8 @@ TEST_F(SearchTest, IsGuardedUnlessItIsToldNotTo) {
 }
 
 // It began bare, whatever the default is now.
-TEST_F(SearchTest, ARunFromBeforeThereWereGuardsGoesOnWithoutOne) {
+// Its defaults were others: no guard, and another method where none was named.
+TEST_F(SearchTest, AnEarlierRunGoesOnAsItBegan) {
   const std::string bare = long_search() + " --guard none --quiet --json --out ", run = folder_ / "old";
   const Output whole = run_program(bare + (folder_ / "whole"));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
@@ -151,11 +152,12 @@ TEST_F(SearchTest, ARunFromBeforeThereWereGuardsGoesOnWithoutOne) {
   ASSERT_TRUE(WIFEXITED(status));
   ASSERT_EQ(WEXITSTATUS(status), 130) << "too late to stop it: " << read_text(folder_ / "err");
   json config = json::parse(read_text(run + "/config.json"));
-  config["options"].erase("--guard");
+  for (const char* name : {"--guard", "--method"}) config["options"].erase(name);
   for (const char* name : {"--guard", "--guard-strength"}) config["effective"].erase(name);
   put(run + "/config.json", config.dump());
   const json gone_on = resumed(run);
   EXPECT_EQ(gone_on.at("guard"), "none");
+  EXPECT_EQ(gone_on.at("method"), "darts");
   EXPECT_EQ(gone_on.at("alpha"), whole.json().at("alpha"));
 }
 

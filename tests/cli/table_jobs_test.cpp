@@ -161,8 +161,25 @@ TEST_F(TableJobs, OptionsThatTheWayWouldIgnoreAreRefused) {
               HasSubstr("--by held-out with --data newsgroups"));
   EXPECT_THAT(refusal(cleaned() + "--by noise-model --threshold -2"),
               HasSubstr("--by noise-model does not read --threshold"));
+  EXPECT_THAT(refusal(cleaned() + "--by noise-model --device cuda"),
+              HasSubstr("--by noise-model runs on the CPU"));
   EXPECT_THAT(refusal(cleaned() + "--no-standardize --by weights"),
               HasSubstr("--no-standardize is of --by noise-model"));
+}
+
+TEST_F(TableJobs, OneColumnAndAHandfulOfRowsAreTables) {
+  const std::string narrow = folder_ / "narrow.csv", few = folder_ / "few.csv";
+  const Tensor labels = at::tensor({0, 1, 0, 1, 1, 0, 0, 1}, at::kLong);
+  write_table(narrow, (labels.to(at::kDouble) + at::arange(8) * 0.2).unsqueeze(1), labels);
+  const std::string tune = "tune --train '" + narrow + "' --folds 2 --out '" + folder_ / "narrow";
+  EXPECT_THAT(run_program(tune + "'").out, HasSubstr("There is one feature, and so one regulariser."));
+  EXPECT_TRUE(run(tune + "-json'").at("gain").is_null());
+  const Tensor some = at::arange(12, at::kDouble).view({3, 4}).sin();
+  write_table(few, some, at::tensor({0, 1, 2}, at::kLong));
+  const json report =
+      run("tune --train '" + few + "' --valid '" + valid_ + "' --out '" + folder_ / "few" + "'");
+  EXPECT_EQ(report.at("train_examples"), 3);
+  EXPECT_EQ(report.at("counts").at("unconverged_fits"), 0);
 }
 
 TEST_F(TableJobs, ARunHasNoPointToDiagnose) {
