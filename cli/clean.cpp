@@ -1,4 +1,5 @@
-// `bilevel clean`: finds bad labels in a training set by the help of a clean validation set.
+// `bilevel clean`: finds bad labels in a training set with the help of a clean validation set, or of a noise
+// model.
 
 #include "bilevel/clean/clean.h"
 
@@ -440,7 +441,7 @@ RunProblem clean_problem(const std::string& folder) {
 }
 
 void add_clean_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("clean", "Find bad labels by the help of a clean validation set");
+  CLI::App* command = app.add_subcommand("clean", "Find bad labels, with or without a clean validation set");
   command->footer(
       "One weight per training example is learned so that a model trained on the weighted set does well on\n"
       "the validation set; what ends with hardly any weight is suspect. Files may be IDX, NPY, CSV, TSV or\n"
