@@ -29,7 +29,7 @@ void warn_of_unconverged(const FitCounts& counts, const CommonOptions& common) {
   fmt::print(
       stderr,
       "warning: {} of {} fits ended before their tolerance, so that penalties and losses are less exact; "
-      "are the columns of very different scales? Standardised (without --no-standardize) they converge\n",
+      "are the columns of very different scales? Leave out --no-standardize if it was given\n",
       counts.unconverged, counts.fits);
 }
 
