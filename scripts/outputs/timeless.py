@@ -1,0 +1,74 @@
+"""What of an output must differ between two runs of one program: times, dates, and where and on what it ran."""
+
+import re
+
+# Keys whose values are not compared. That they are there is.
+TIMED_KEYS = {"seconds", "by_seconds", "started", "ended", "machine", "metrics_bytes"}
+
+# Columns of seconds in the tensors of a checkpoint.
+TIMED_COLUMNS = {"solve/records": (1, 7)}
+
+NUMBER = r"[0-9]+(?:\.[0-9]+)?(?:e[-+]?[0-9]+)?"
+REPLACED = [
+    (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?"), "DATE"),
+    (re.compile(r"-[0-9]{8}-[0-9]{6}-"), "-DATE-"),
+    (re.compile(rf"(?<![\w.]){NUMBER}( (?:min|h) [0-9]+)? (s|ms|min|seconds)\b"), "TIME"),
+]
+
+
+def is_timed(key):
+    if key.startswith("--"):  # an option: what was asked for
+        return False
+    return key in TIMED_KEYS or key.endswith("_seconds") or key.startswith("seconds_")
+
+
+def without_dates(text):
+    for pattern, stand_in in REPLACED:
+        text = pattern.sub(stand_in, text)
+    return text
+
+
+def hide_columns(lines):
+    """Hides the numbers below the word `seconds` in tables for people, whose columns end where their titles end."""
+    ends = []
+    for line in lines:
+        if not line.strip():
+            ends = []
+        hidden = line
+        for end in ends:
+            cell = re.search(rf" +{NUMBER}$", line[:end])
+            if cell and (len(line) == end or line[end] == " "):
+                hidden = hidden[:cell.start()] + " " + "#" * (end - cell.start() - 1) + hidden[end:]
+        ends += [title.end() for title in re.finditer(r"(?<=  )seconds(?= |$)", line)]
+        yield hidden
+
+
+def timeless_text(text, folder):
+    text = text.replace(folder, "RECORDING")
+    return [without_dates(line) for line in hide_columns(text.split("\n"))]
+
+
+def timeless_page(text, folder):
+    """The lines of a report without curves along the clock and without the columns of seconds of its tables."""
+    clock, timed = False, []
+    for line in timeless_text(text, folder):
+        if 'class="view ' in line:
+            clock = 'view-seconds"' in line
+        elif line == "</div>":
+            clock = False
+        titles = re.findall(r'<th scope="col">(.*?)</th>', line)
+        if titles:
+            timed = [place for place, title in enumerate(titles) if title == "seconds"]
+        elif timed and line.startswith("<tr>"):
+            cells = re.split(r"(?=<td)", line)
+            line = "".join("#" if place in timed else cell for place, cell in enumerate(cells))
+        yield re.sub(r'base64,[^"]*', "base64,#", line) if clock else line
+
+
+def timeless_table(text):
+    """The lines of a CSV file without its columns of seconds."""
+    lines = text.split("\n")
+    titles = lines[0].split(",")
+    timed = {place for place, title in enumerate(titles) if is_timed(title)}
+    return [",".join("#" if place in timed and line else cell for place, cell in enumerate(line.split(",")))
+            if number > 0 else line for number, line in enumerate(lines)]
