@@ -81,6 +81,9 @@ class Comparison:
         return differing + len(only_before) + len(only_after)
 
     def help(self):
+        if not all(files_below(folder / "help") for folder in self.folders):
+            print("help: not compared: a recording by --only has none")
+            return 0
         found = list(self.of_files(*(folder / "help" for folder in self.folders)))
         for name, texts in found:
             self.print_file(f"help/{name}", texts)
@@ -90,7 +93,7 @@ class Comparison:
 
     def machines(self):
         old, new = (facts["machine"] for facts in self.facts)
-        for key in sorted(old | new):
+        for key in ("cpu", "kernels", "blas", "torch"):
             if old.get(key) != new.get(key):
                 print(f"note: another {key}, {old.get(key)} | {new.get(key)}: the last bits of numbers may differ")
 

@@ -159,7 +159,8 @@ def record(program, folder, list_path, only):
     write_inputs(folder / "inputs")
     recorder = Recorder(program, folder)
     machine = recorder.machine()
-    recorder.help()
+    if only is None:
+        recorder.help()
     slowest = {}
     for number, (name, steps) in enumerate(wanted.items(), 1):
         started = time.monotonic()

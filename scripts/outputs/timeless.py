@@ -13,6 +13,7 @@ REPLACED = [
     (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?"), "DATE"),
     (re.compile(r"-[0-9]{8}-[0-9]{6}-"), "-DATE-"),
     (re.compile(rf"(?<![\w.]){NUMBER}( (?:min|h) [0-9]+)? (s|ms|min|seconds)\b"), "TIME"),
+    (re.compile(rf"(?<![\w.]){NUMBER} a second\b"), "RATE"),
 ]
 
 

@@ -73,6 +73,7 @@ class Differences(unittest.TestCase):
         self.assertEqual(found("1.out", table, later), [])
         self.assertEqual(found("1.out", table, later.replace("0.21891", "0.21892")),
                          ['line 2: "    1 #########   0.21891" | "    1 #########   0.21892"'])
+        self.assertEqual(found("1.err", "1/10, 914.9 a second, 5 s left", "1/10, 88 a second, 1 s left"), [])
         self.assertEqual(found("1.err", "one\ntwo\n", "two\n"), ['line 1: "one" | not there'])
 
     def test_tables_and_pages_hide_columns_of_seconds(self):
@@ -150,6 +151,19 @@ class Recording(unittest.TestCase):
                          ["solve-a", "  1.out: .loss: 1.5 | 1.25", "solve-b", "  1.out: .loss: 1.5 | 1.25",
                           "3 runs: 1 equal to the bit, 2 different", "different in stdout (2 runs)",
                           '  help/bilevel.txt: line 1: "Options of 1.5" | "Options of 1.25"', "help: 1 texts, 1 different"])
+
+    def test_a_part_of_the_list_is_recorded_and_compared(self):
+        self.record("before", "1.5")
+        done = self.script("record", self.folder / "program-before", self.folder / "part", "--only", "solve-b",
+                           "--list", self.folder / "list.txt")
+        self.assertIn("1 runs of 1 commands recorded", done.stdout)
+        part = self.script("compare", self.folder / "before", self.folder / "part", "--only", "solve-b")
+        self.assertEqual((part.returncode, part.stdout),
+                         (0, "1 runs: 1 equal to the bit, 0 different\n"
+                             "help: not compared: a recording by --only has none\n"))
+        whole = self.script("compare", self.folder / "before", self.folder / "part")
+        self.assertEqual(whole.returncode, 1)
+        self.assertIn("only in the recording before: solve-a, refuse\n", whole.stdout)
 
     def test_a_folder_that_is_no_recording_is_refused(self):
         done = self.script("compare", self.folder, self.folder)
