@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -169,12 +170,15 @@ def record(program, folder, list_path, only):
         if sys.stderr.isatty():
             print(f"\r\x1b[K{number}/{len(wanted)} {name}", end="", file=sys.stderr)
     seconds = time.monotonic() - begin
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = usage.ru_utime + usage.ru_stime
     facts = {"program": recorder.program, "folder": str(recorder.folder), "machine": machine, "date": datetime.datetime.now().isoformat(timespec="seconds"),
-             "seconds": round(seconds, 1), "runs": len(wanted),
+             "seconds": round(seconds, 1), "processor_seconds": round(processor, 1), "runs": len(wanted),
              "commands": sum(not words[0] in ("@stop", "@copy") for steps in wanted.values() for words in steps),
              "seconds_of_runs": {name: round(took, 2) for name, took in sorted(slowest.items(), key=lambda item: -item[1])},
              "list": {name: [shlex.join(words) for words in steps] for name, steps in wanted.items()}}
     (folder / "recording.json").write_text(json.dumps(facts, indent=1) + "\n")
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
-    print(f"{facts['runs']} runs of {facts['commands']} commands recorded in {folder}, in {seconds:.0f} s")
+    print(f"{facts['runs']} runs of {facts['commands']} commands recorded in {folder}, in {seconds:.0f} s "
+          f"({processor:.0f} s of processor time)")
