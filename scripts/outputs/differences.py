@@ -4,7 +4,7 @@ import difflib
 import json
 import struct
 
-from outputs.timeless import TIMED_COLUMNS, is_timed, timeless_page, timeless_table, timeless_text
+from outputs.timeless import TIMED_COLUMNS, is_timed, timeless_page, timeless_text
 
 
 class Number(str):
@@ -180,8 +180,6 @@ def differences(name, before, after, folders):
             yield from in_json(parse(old), parse(new), "", folders)
         elif name.endswith("by_seconds.csv"):  # along the clock: only its columns can be the same
             yield from in_lines(old.split("\n")[:1], new.split("\n")[:1])
-        elif name.endswith(".csv"):
-            yield from in_lines(timeless_table(old), timeless_table(new))
         elif name.endswith(".html"):
             yield from in_lines(list(timeless_page(old, folders[0])), list(timeless_page(new, folders[1])))
         else:

@@ -80,7 +80,16 @@ class Differences(unittest.TestCase):
         self.assertEqual(found("runs.csv", "seed,seconds,loss\n0,0.1,2\n", "seed,seconds,loss\n0,0.3,2\n"), [])
         self.assertEqual(found("runs.csv", "seed,seconds,loss\n0,0.1,2\n", "seed,seconds,loss\n0,0.3,4\n"),
                          ['line 2: "0,#,2" | "0,#,4"'])
-        page = '<tr><th scope="col">step</th><th scope="col">seconds</th><th scope="col">loss</th></tr>\n' \
+        quoted = 'seed,seconds,loss\n"f(x, w)",0.1,2\n'
+        self.assertEqual(found("runs.csv", quoted, quoted.replace("0.1", "0.3")), [])
+        table = "| name | time, s |\n|------|--------:|\n| a    |     1.5 |\n"
+        self.assertEqual(found("t.md", table, table.replace("time, s", "   time, s").replace("1.5", "0.25")), [])
+        self.assertEqual(found("t.md", table, table.replace("| a", "| b")), ['line 3: "| a    |#|" | "| b    |#|"'])
+        self.assertEqual(found("t.tex", "a & b & time, s \\\\\n1 & 2 & 3.5 \\\\\n", "a & b & time, s \\\\\n1 & 2 & 4 \\\\\n"), [])
+        self.assertEqual(found("1.out", "  loss      1\n  seconds   2\n", "  loss      1\n  seconds   30\n"), [])
+        self.assertEqual(found("1.out", "  loss      1\n  seconds   2\n", "  loss      3\n  seconds   2\n"),
+                         ['line 1: "  loss      1" | "  loss      3"'])
+        page = '<table><thead><tr><th scope="col">step</th><th scope="col">seconds</th><th scope="col">loss</th></tr></thead>' \
                '<tr><th scope="row">1</th><td>0.5</td><td>2</td></tr>\n<div class="view view-seconds">\n' \
                '<img src="data:image/svg+xml;base64,AAAA">\n</div>\n<img src="data:image/svg+xml;base64,BBBB">\n'
         self.assertEqual(found("report.html", page, page.replace("0.5", "0.75").replace("AAAA", "CCCC")), [])
