@@ -8,8 +8,8 @@
 #include <ostream>
 #include <vector>
 
+#include "bilevel/clean/suspect_pictures.h"
 #include "bilevel/data/write_file.h"
-#include "cli/clean_pictures.h"
 
 namespace bilevel::cli {
 namespace {
@@ -193,7 +193,7 @@ void write_clean(const CleanOutput& o) {
   write_file(o.folder + "/weights.csv", [&](std::ostream& out) { write_weights(o, out); });
   write_file(o.folder + "/suspects.csv", [&](std::ostream& out) { write_suspects(o, out); });
   if (o.named) write_file(o.folder + "/noise.csv", [&](std::ostream& out) { write_noise(o, out); });
-  write_suspect_pictures(o);
+  write_suspect_pictures(o.sets, o.report, o.folder);
 }
 
 }  // namespace bilevel::cli

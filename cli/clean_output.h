@@ -24,7 +24,7 @@ struct CleanOutput {
 Json clean_json(const CleanOutput& output);
 void print_clean(const CleanOutput& output);
 // Into the folder, which exists: weights.csv, suspects.csv, the most suspect examples for a report
-// (clean_pictures.h), and noise.csv where the noise was drawn here. Each is written whole or not at all.
+// (suspect_pictures.h), and noise.csv where the noise was drawn here. Each is written whole or not at all.
 void write_clean(const CleanOutput& output);
 
 }  // namespace bilevel::cli

@@ -10,9 +10,9 @@
 
 #include "bilevel/data/write_file.h"
 #include "bilevel/nas/genotype.h"
+#include "bilevel/report/picture.h"
 #include "cli/commands.h"
 #include "cli/json.h"
-#include "cli/picture.h"
 
 namespace bilevel::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
-#include "cli/heat_map.h"
+#include "bilevel/report/heat_map.h"
 
 namespace bilevel::cli {
 namespace {

@@ -1,8 +1,6 @@
 // `bilevel report`: a run as one HTML page, or several runs as a study: one page, and its table in three
 // forms.
 
-#include "cli/report.h"
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -14,11 +12,13 @@
 #include <vector>
 
 #include "bilevel/data/write_file.h"
-#include "bilevel/run/plot.h"
-#include "bilevel/run/study.h"
-#include "bilevel/run/study_table.h"
+#include "bilevel/report/jobs.h"
+#include "bilevel/report/plot.h"
+#include "bilevel/report/report.h"
+#include "bilevel/report/study.h"
+#include "bilevel/report/study_table.h"
 #include "cli/commands.h"
-#include "cli/picture.h"
+#include "cli/json.h"
 
 namespace bilevel::cli {
 namespace {
@@ -29,21 +29,6 @@ struct Options {
   std::vector<std::string> by;
   bool json = false;
 };
-
-JobReport report_of_job(const RunData& run) {
-  if (run.facts.command == "search") return search_report(run);
-  if (run.facts.command == "train") return train_report(run);
-  if (run.facts.command == "clean") return clean_report(run);
-  if (run.facts.command == "interact") return interact_report(run);
-  if (run.facts.command == "tune") return tune_report(run);
-  return plain_report(run);
-}
-
-JobReport job_report(const RunData& run) {
-  JobReport job = report_of_job(run);
-  job.numbers = final_numbers(run);
-  return job;
-}
 
 void report_one(const Options& o, const RunData& run, const JobReport& job) {
   if (!o.by.empty()) {

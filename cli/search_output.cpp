@@ -8,7 +8,7 @@
 
 #include "bilevel/data/write_file.h"
 #include "bilevel/nas/search_checkpoint.h"
-#include "cli/picture.h"
+#include "bilevel/report/picture.h"
 
 namespace bilevel::cli {
 namespace {

@@ -1,16 +1,14 @@
 // Pages of runs whose files say anything: no text of theirs becomes a tag.
-#include "bilevel/run/report.h"
+#include "bilevel/report/report.h"
 
 #include <cstdlib>
 
+#include "bilevel/report/study.h"
 #include "bilevel/run/json_value.h"
-#include "bilevel/run/study.h"
 #include "fuzz/target.h"
 
 namespace bilevel::fuzz {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Where a page has a tag that it never writes itself.
 bool has_foreign_tag(const std::string& page) {

@@ -71,8 +71,8 @@ bool somebody_works(const std::string& folder) {
 bool began_a_run(const std::string& config) {
   if (::access(config.c_str(), F_OK) != 0) return true;
   try {
-    const Json json = read_json_file(config, 1 << 20);
-    return json.is_object() && json.contains("command") && json.contains("options");
+    const Json written = read_json_file(config, 1 << 20);
+    return written.is_object() && written.contains("command") && written.contains("options");
   } catch (const std::runtime_error&) {
     return false;
   }

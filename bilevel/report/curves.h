@@ -2,12 +2,12 @@
 // The numbers of a run's metrics.jsonl as curves: which of them belong into one picture, and against what
 // they are drawn. Nothing here knows a job: names say what a number is.
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bilevel/run/json.h"
 #include "bilevel/run/run_folder.h"
 
 namespace bilevel {
@@ -18,7 +18,7 @@ struct Measure {
   std::string name;
   bool operator==(const Measure&) const = default;
 };
-std::optional<double> value_of(const nlohmann::ordered_json& line, const Measure& measure);
+std::optional<double> value_of(const Json& line, const Measure& measure);
 // All that the records have, in the order in which they bring them.
 std::vector<Measure> measures_of(const std::vector<const Metrics*>& runs);
 
@@ -38,9 +38,9 @@ struct Axis {
 };
 // Those that the records have.
 std::vector<Axis> axes_of(const std::vector<const Metrics*>& runs);
-std::optional<double> position(const nlohmann::ordered_json& line, const Axis& axis);
+std::optional<double> position(const Json& line, const Axis& axis);
 // Gradients and products together.
-std::optional<double> oracle_calls(const nlohmann::ordered_json& line);
+std::optional<double> oracle_calls(const Json& line);
 // Above a factor of 20 a scale is logarithmic.
 bool wants_logarithm(double low, double high);
 

@@ -8,11 +8,11 @@
 #include <filesystem>
 
 #include "bilevel/data/npy.h"
-#include "bilevel/run/html.h"
-#include "bilevel/run/plot.h"
-#include "cli/report.h"
+#include "bilevel/report/html.h"
+#include "bilevel/report/job_parts.h"
+#include "bilevel/report/plot.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 namespace {
 
 constexpr int64_t most_side = 80;
@@ -96,4 +96,4 @@ JobReport interact_report(const RunData& run) {
   return job;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

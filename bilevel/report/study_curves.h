@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "bilevel/run/study.h"
+#include "bilevel/report/study.h"
 
 namespace bilevel {
 

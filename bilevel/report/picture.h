@@ -3,10 +3,10 @@
 
 #include <string>
 
-namespace bilevel::cli {
+namespace bilevel {
 
 bool can_draw();  // the program is here
 // `format`: svg, png or pdf. Throws std::runtime_error that names the package where the program is missing.
 std::string picture_of(const std::string& graph, const std::string& format);
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

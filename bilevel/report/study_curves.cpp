@@ -1,4 +1,4 @@
-#include "bilevel/run/study_curves.h"
+#include "bilevel/report/study_curves.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,9 @@
 #include <map>
 #include <optional>
 
-#include "bilevel/run/curves.h"
-#include "bilevel/run/html.h"
-#include "bilevel/run/plot.h"
+#include "bilevel/report/curves.h"
+#include "bilevel/report/html.h"
+#include "bilevel/report/plot.h"
 
 namespace bilevel {
 namespace {

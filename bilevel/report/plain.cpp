@@ -10,11 +10,11 @@
 #include <stdexcept>
 
 #include "bilevel/data/npy.h"
-#include "bilevel/run/html.h"
-#include "bilevel/run/plot.h"
-#include "cli/report.h"
+#include "bilevel/report/html.h"
+#include "bilevel/report/job_parts.h"
+#include "bilevel/report/plot.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 namespace {
 
 using html::escaped;
@@ -194,4 +194,4 @@ JobReport plain_report(const RunData& run) {
   return job;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

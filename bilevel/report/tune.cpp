@@ -6,10 +6,10 @@
 #include <filesystem>
 
 #include "bilevel/data/npy.h"
-#include "bilevel/run/html.h"
-#include "cli/report.h"
+#include "bilevel/report/html.h"
+#include "bilevel/report/job_parts.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 namespace {
 
 std::string features_html(const RunData& run, const char* name, const char* title) {
@@ -60,4 +60,4 @@ JobReport tune_report(const RunData& run) {
   return job;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

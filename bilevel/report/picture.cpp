@@ -1,4 +1,4 @@
-#include "cli/picture.h"
+#include "bilevel/report/picture.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,10 @@
 #include "bilevel/data/temporary_folder.h"
 #include "bilevel/data/write_file.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 namespace {
 
-constexpr int64_t largest_picture = int64_t{1} << 28;
+constexpr int64_t largest_drawing = int64_t{1} << 28;
 
 }  // namespace
 
@@ -32,7 +32,7 @@ std::string picture_of(const std::string& graph, const std::string& format) {
     throw std::runtime_error(fmt::format("draw: dot ended with status {}: {}", result.status,
                                          result.output_tail.empty() ? "no message" : result.output_tail));
   }
-  return read_file(folder.at("picture"), largest_picture);
+  return read_file(folder.at("picture"), largest_drawing);
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

@@ -1,4 +1,4 @@
-#include "bilevel/run/study_table.h"
+#include "bilevel/report/study_table.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bilevel/run/html.h"
+#include "bilevel/report/html.h"
 
 namespace bilevel {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const char* const no_value = "\u2013";
 

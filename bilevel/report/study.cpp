@@ -1,4 +1,4 @@
-#include "bilevel/run/study.h"
+#include "bilevel/report/study.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,20 +1,19 @@
 // Runs that differ in their seed alone are one configuration: its mean and spread, and the table in the forms
 // that people paste.
 
-#include "bilevel/run/study.h"
+#include "bilevel/report/study.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
-#include "bilevel/run/study_curves.h"
-#include "bilevel/run/study_table.h"
+#include "bilevel/report/study_curves.h"
+#include "bilevel/report/study_table.h"
 #include "tests/messages.h"
 
 namespace bilevel::test {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

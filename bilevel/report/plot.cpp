@@ -1,4 +1,4 @@
-#include "bilevel/run/plot.h"
+#include "bilevel/report/plot.h"
 
 #include <fmt/format.h>
 

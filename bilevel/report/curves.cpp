@@ -1,4 +1,4 @@
-#include "bilevel/run/curves.h"
+#include "bilevel/report/curves.h"
 
 #include <fmt/format.h>
 
@@ -8,13 +8,12 @@
 #include <map>
 #include <set>
 
-#include "bilevel/run/html.h"
-#include "bilevel/run/plot.h"
+#include "bilevel/report/html.h"
+#include "bilevel/report/plot.h"
 
 namespace bilevel {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using html::escaped;
 
 constexpr size_t most_groups = 16, most_series = 12;

@@ -1,10 +1,10 @@
 #pragma once
 // The table of a study in the forms that people paste: for a paper, a web page, a spreadsheet, a program.
 
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "bilevel/run/study.h"
+#include "bilevel/report/study.h"
+#include "bilevel/run/json.h"
 
 namespace bilevel {
 
@@ -15,7 +15,7 @@ std::string mean_and_spread(const StudyNumber& number, const Statistic& statisti
 std::string study_markdown(const Study& study);  // columns padded, so that it reads well as plain text
 std::string study_csv(const Study& study);    // RFC 4180; mean, deviation and count in columns of their own
 std::string study_latex(const Study& study);  // a tabular with booktabs' rules
-nlohmann::ordered_json study_json(const Study& study);
+Json study_json(const Study& study);
 
 // The section of a page: the table, what it was told apart by, and the pasteable forms.
 std::string study_html(const Study& study);

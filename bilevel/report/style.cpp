@@ -1,4 +1,4 @@
-#include "bilevel/run/report_style.h"
+#include "bilevel/report/style.h"
 
 namespace bilevel {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bilevel/run/report.h"
+#include "bilevel/report/report.h"
 
 namespace bilevel {
 

@@ -1,4 +1,4 @@
-#include "bilevel/run/html.h"
+#include "bilevel/report/html.h"
 
 #include <fmt/format.h>
 

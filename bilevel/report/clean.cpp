@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "bilevel/clean/suspect_pictures.h"
 #include "bilevel/data/byte_source.h"
 #include "bilevel/data/csv.h"
-#include "bilevel/run/html.h"
-#include "cli/clean_pictures.h"
-#include "cli/report.h"
+#include "bilevel/report/html.h"
+#include "bilevel/report/job_parts.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 namespace {
 
 using html::escaped;
@@ -136,7 +136,7 @@ std::string suspects_html(const RunData& run) {
   std::string pictures;
   size_t shown = 0;
   for (const Json& one : list["suspects"]) {
-    if (++shown > most_pictures) break;
+    if (++shown > most_suspect_pictures) break;
     const Suspect s = suspect(one);
     const std::string png = picture_bytes(fmt::format("{}/suspects/{:03}.png", run.facts.folder, shown));
     if (!png.empty()) {
@@ -216,4 +216,4 @@ JobReport clean_report(const RunData& run) {
   return job;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

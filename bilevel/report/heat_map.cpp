@@ -1,4 +1,4 @@
-#include "cli/heat_map.h"
+#include "bilevel/report/heat_map.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -14,10 +14,10 @@
 #include "bilevel/data/temporary_folder.h"
 #include "bilevel/data/write_file.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 namespace {
 
-constexpr int64_t largest_picture = int64_t{1} << 28;
+constexpr int64_t largest_heat_map = int64_t{1} << 28;
 constexpr size_t most_names = 40;  // beyond, they would be written over each other
 
 // gnuplot's strings in single quotes: a quote is doubled; a line break would end the command.
@@ -68,7 +68,7 @@ std::string heat_map(const at::Tensor& matrix, const std::vector<std::string>& n
     throw std::runtime_error(fmt::format("gnuplot ended with status {}: {}", result.status,
                                          result.output_tail.empty() ? "no message" : result.output_tail));
   }
-  return read_file(folder.at("picture"), largest_picture);
+  return read_file(folder.at("picture"), largest_heat_map);
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

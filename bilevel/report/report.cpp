@@ -1,4 +1,4 @@
-#include "bilevel/run/report.h"
+#include "bilevel/report/report.h"
 
 #include <fmt/format.h>
 
@@ -7,18 +7,17 @@
 #include <map>
 #include <set>
 
+#include "bilevel/report/html.h"
+#include "bilevel/report/study.h"
+#include "bilevel/report/study_curves.h"
+#include "bilevel/report/study_table.h"
+#include "bilevel/report/style.h"
 #include "bilevel/run/blas_kernels.h"
-#include "bilevel/run/html.h"
-#include "bilevel/run/report_style.h"
 #include "bilevel/run/shell_word.h"
-#include "bilevel/run/study.h"
-#include "bilevel/run/study_curves.h"
-#include "bilevel/run/study_table.h"
 
 namespace bilevel {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using html::escaped;
 
 // A value of an option: a word, or several.

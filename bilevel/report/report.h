@@ -2,12 +2,12 @@
 // A run as one page that needs nothing else: no network, no script, no other file. It fits a phone, a dark
 // room and a sheet of paper. What belongs to one kind of job only comes in as sections.
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bilevel/run/curves.h"
+#include "bilevel/report/curves.h"
+#include "bilevel/run/json.h"
 #include "bilevel/run/run_folder.h"
 
 namespace bilevel {
@@ -15,8 +15,8 @@ namespace bilevel {
 // A run's files as far as they are there and can be read.
 struct RunData {
   RunFacts facts;
-  nlohmann::ordered_json config = nlohmann::ordered_json::object();
-  nlohmann::ordered_json summary = nlohmann::ordered_json::object();  // empty = it has not ended
+  Json config = Json::object();
+  Json summary = Json::object();  // empty = it has not ended
   Metrics metrics;
   std::vector<std::string> notes;  // what could not be read, and why
 
@@ -51,7 +51,7 @@ struct JobReport {
 
 std::string run_page(const RunData& run, const JobReport& job);
 
-struct Study;  // bilevel/run/study.h
+struct Study;  // bilevel/report/study.h
 // One page for several runs: means and spreads by configuration, their curves together, what differs in their
 // options, their results.
 std::string comparison_page(const std::vector<RunData>& runs, const std::vector<JobReport>& jobs,

@@ -4,10 +4,10 @@
 #include <string>
 #include <utility>
 
-#include "bilevel/run/curves.h"
-#include "cli/report.h"
+#include "bilevel/report/curves.h"
+#include "bilevel/report/job_parts.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 namespace {
 
 struct Known {
@@ -77,4 +77,4 @@ std::vector<FinalNumber> final_numbers(const RunData& run) {
   return numbers;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "bilevel/nas/genotype.h"
-#include "bilevel/run/html.h"
-#include "bilevel/run/plot.h"
-#include "cli/picture.h"
-#include "cli/report.h"
+#include "bilevel/report/html.h"
+#include "bilevel/report/job_parts.h"
+#include "bilevel/report/picture.h"
+#include "bilevel/report/plot.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 namespace {
 
 using html::escaped;
@@ -82,4 +82,4 @@ std::string cells_html(const std::string& space_name, const std::string& genotyp
   }
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

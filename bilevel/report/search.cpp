@@ -10,11 +10,11 @@
 #include "bilevel/data/byte_source.h"
 #include "bilevel/nas/genotype.h"
 #include "bilevel/nas/guards/guard.h"
-#include "bilevel/run/html.h"
-#include "bilevel/run/plot.h"
-#include "cli/report.h"
+#include "bilevel/report/html.h"
+#include "bilevel/report/job_parts.h"
+#include "bilevel/report/plot.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 namespace {
 
 using html::escaped;
@@ -334,4 +334,4 @@ JobReport train_report(const RunData& run) {
   return job;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

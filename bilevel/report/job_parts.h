@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "bilevel/run/report.h"
-#include "cli/json.h"
+#include "bilevel/report/report.h"
+#include "bilevel/run/json.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 
 JobReport search_report(const RunData& run);
 JobReport train_report(const RunData& run);
@@ -45,4 +45,4 @@ struct ValuesPicture {
 std::string values_html(const ValuesPicture& picture);
 std::string heat_scale_html(double low, double high);  // the legend of a heat map
 
-}  // namespace bilevel::cli
+}  // namespace bilevel
