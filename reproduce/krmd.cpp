@@ -14,9 +14,9 @@
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/problems/mlp.h"
 #include "bilevel/problems/toy.h"
-#include "cli/reproduce.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 constexpr int64_t T = 100;
@@ -147,7 +147,7 @@ Json figures3and4(int64_t iterations, bool interfering, const ReproduceOptions& 
 
 }  // namespace
 
-Json reproduce_krmd_toy(const ReproduceOptions& options) {
+Json krmd_toy(const ReproduceOptions& options) {
   const int64_t iterations = options.full() ? 1000 : 200;
   Json claims = Json::array(), tables = Json::array();
   tables.push_back(figure1(claims));
@@ -163,7 +163,7 @@ Json reproduce_krmd_toy(const ReproduceOptions& options) {
                 "figure 1 is."})}};
 }
 
-Json reproduce_krmd_table1(const ReproduceOptions& options) {
+Json krmd_table1(const ReproduceOptions& options) {
   const int64_t steps = options.full() ? 400 : 50;
   constexpr int64_t K = 10;
   const Mlp problem(MlpOptions{.seed = options.seed, .tensors = doubles});
@@ -216,4 +216,4 @@ Json reproduce_krmd_table1(const ReproduceOptions& options) {
           {"claims", claims}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

@@ -9,9 +9,9 @@
 #include "bilevel/algorithms/solve.h"
 #include "bilevel/problems/cleaning_model.h"
 #include "bilevel/problems/cleaning_sets.h"
-#include "cli/reproduce.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 
 struct CleaningJob {
   CleaningSets sets;
@@ -47,4 +47,4 @@ Json timed_row(const TimedResult& result, double seconds);
 // item's.
 NamedCleaningOptions named_set(const std::string& set, const ReproduceOptions& options);
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

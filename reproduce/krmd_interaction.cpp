@@ -15,9 +15,9 @@
 #include "bilevel/core/random.h"
 #include "bilevel/interact/interact.h"
 #include "bilevel/problems/task_sets.h"
-#include "cli/reproduce_krmd_pool.h"
+#include "reproduce/krmd_pool.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 constexpr int64_t T = 100;
@@ -129,7 +129,7 @@ void run_set(const FeaturePool& pool, const std::string& beside, const std::map<
 
 }  // namespace
 
-Json reproduce_krmd_table3(const ReproduceOptions& options) {
+Json krmd_table3(const ReproduceOptions& options) {
   const Scale scale = options.full() ? Scale{10, 10000, 500, 0}
                                      : Scale{.trials = 2, .iterations = 150, .patience = 150, .images = 4000};
   Json tables = Json::array(), claims = Json::array();
@@ -175,4 +175,4 @@ Json reproduce_krmd_table3(const ReproduceOptions& options) {
   return {{"tables", tables}, {"claims", claims}, {"notes", notes}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

@@ -14,9 +14,9 @@
 #include "bilevel/hypergradients/general.h"
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/problems/quadratic.h"
-#include "cli/reproduce.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 constexpr double rate = 2e-5;
@@ -138,7 +138,7 @@ Json second_set(const Quadratic& problem, const Tensor& x, const std::vector<int
 
 }  // namespace
 
-Json reproduce_fsla_figure1(const ReproduceOptions& options) {
+Json fsla_figure1(const ReproduceOptions& options) {
   const Quadratic problem(QuadraticOptions{.seed = options.seed});
   const Tensor x = problem.initial_outer(options.seed);
   std::vector<int64_t> lengths = {1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 600, 800, 1000};
@@ -152,4 +152,4 @@ Json reproduce_fsla_figure1(const ReproduceOptions& options) {
                                  "numbers in the text."})}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

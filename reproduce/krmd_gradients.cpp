@@ -16,9 +16,9 @@
 #include "bilevel/core/random.h"
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/interact/interact.h"
-#include "cli/reproduce_krmd_pool.h"
+#include "reproduce/krmd_pool.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 double norm_of(const Tensor& v) { return v.norm().item<double>(); }
@@ -108,7 +108,7 @@ void show_interaction(const std::string& name, const GradientCurves& curves, Jso
 
 }  // namespace
 
-Json reproduce_krmd_figure6(const ReproduceOptions& options) {
+Json krmd_figure6(const ReproduceOptions& options) {
   const int64_t iterations = options.full() ? 5000 : 120, records = options.full() ? 25 : 6;
   Json tables = Json::array(), claims = Json::array(), notes = Json::array();
   TaskInteractionOptions on_images;
@@ -148,4 +148,4 @@ Json reproduce_krmd_figure6(const ReproduceOptions& options) {
   return {{"tables", tables}, {"claims", claims}, {"notes", notes}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

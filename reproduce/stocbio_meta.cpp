@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "cli/reproduce_meta.h"
+#include "reproduce/meta.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 const meta::TaskShape shape{.ways = 5, .shots = 5, .queries = 15};
@@ -76,7 +76,7 @@ double mean_test(const FewShotCurve& curve) {
 
 }  // namespace
 
-Json reproduce_stocbio_figure1(const ReproduceOptions& options) {
+Json stocbio_figure1(const ReproduceOptions& options) {
   const FewShotGround ground = ground_of("fc100", options);
   const std::vector<double> times =
       options.full() ? std::vector<double>{100, 200, 400, 800, 1600, 3200} : std::vector<double>{1, 2, 4, 8};
@@ -247,12 +247,12 @@ Json compare_robustness(const Robustness& setting, const ReproduceOptions& optio
 
 }  // namespace
 
-Json reproduce_stocbio_figure5(const ReproduceOptions& options) {
+Json stocbio_figure5(const ReproduceOptions& options) {
   return compare_robustness({"Figure 5", "miniimagenet", 0.05, 0.002, 10}, options);
 }
 
-Json reproduce_stocbio_figure6(const ReproduceOptions& options) {
+Json stocbio_figure6(const ReproduceOptions& options) {
   return compare_robustness({"Figure 6", "fc100", 0.1, 0.001, 20}, options);
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

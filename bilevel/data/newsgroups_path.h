@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace bilevel::cli {
+namespace bilevel {
 
 // What the user gave, or the archive in the folder that the user gave, or in the folder beside this one.
 // Throws std::invalid_argument that says how to get the posts.
@@ -20,4 +20,4 @@ inline std::string newsgroups_path(const std::string& given) {
       "--data-dir its folder or the archive itself (plain, .gz or .xz)");
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

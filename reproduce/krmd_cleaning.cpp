@@ -16,9 +16,9 @@
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/problems/label_noise.h"
 #include "bilevel/problems/softmax_loss.h"
-#include "cli/reproduce_runs.h"
+#include "reproduce/runs.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 // T = 100 steps at rate 1 on the mean over the examples (the printed sum diverges), 0.001 |W|^2. The paper
@@ -75,7 +75,7 @@ double f1_at(const Tensor& x, double threshold, const Tensor& truth) {
 
 }  // namespace
 
-Json reproduce_krmd_table2(const ReproduceOptions& options) {
+Json krmd_table2(const ReproduceOptions& options) {
   const CleaningJob job = load(options);
   const int64_t iterations = options.full() ? 1000 : 60;
   const int64_t threshold_iterations = std::min<int64_t>(150, iterations);
@@ -144,7 +144,7 @@ Json reproduce_krmd_table2(const ReproduceOptions& options) {
       {"notes", notes}};
 }
 
-Json reproduce_krmd_figure5(const ReproduceOptions& options) {
+Json krmd_figure5(const ReproduceOptions& options) {
   const CleaningJob job = load(options);
   const int64_t iterations = options.full() ? 1000 : 40, records = options.full() ? 20 : 4;
   const auto full_gradient = make_estimator("reverse", {});
@@ -177,4 +177,4 @@ Json reproduce_krmd_figure5(const ReproduceOptions& options) {
           {"claims", claims}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

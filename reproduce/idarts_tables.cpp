@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/reproduce.h"
-#include "cli/reproduce_idarts_runs.h"
+#include "reproduce/idarts_runs.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 struct Column {
@@ -57,7 +57,7 @@ Json report(const std::string& title, Json rows, Json claims, const std::vector<
 
 }  // namespace
 
-Json reproduce_idarts_table1(const ReproduceOptions& options) {
+Json idarts_table1(const ReproduceOptions& options) {
   struct Row {
     const char *label, *method;  // without a method: not run here
     PaperRow paper;
@@ -128,7 +128,7 @@ Json reproduce_idarts_table1(const ReproduceOptions& options) {
   return result;
 }
 
-Json reproduce_idarts_table3(const ReproduceOptions& options) {
+Json idarts_table3(const ReproduceOptions& options) {
   struct Row {
     int64_t T, K;
     PaperRow paper;
@@ -188,4 +188,4 @@ Json reproduce_idarts_table3(const ReproduceOptions& options) {
   return result;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

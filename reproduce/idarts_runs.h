@@ -12,9 +12,9 @@
 #include "bilevel/nas/benchmark.h"
 #include "bilevel/nas/search.h"
 #include "bilevel/nas/supernet_problem.h"
-#include "cli/reproduce.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 
 // What all searches of an item have in common.
 struct SearchGround {
@@ -77,4 +77,4 @@ void save_runs(const std::vector<SearchRuns>& all, const std::string& file, cons
 Json search_notes(const SearchGround& ground, const std::vector<SearchRuns>& all,
                   const ReproduceOptions& options);
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/reproduce.h"
-#include "cli/reproduce_idarts_runs.h"
+#include "reproduce/idarts_runs.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 const std::string test_101 = "test_acc", test_201 = "cifar10_test";
@@ -63,7 +63,7 @@ const char* const only_test =
 
 }  // namespace
 
-Json reproduce_idarts_figure1(const ReproduceOptions& options) {
+Json idarts_figure1(const ReproduceOptions& options) {
   SearchGround ground = search_ground("nasbench1shot1-3", options);
   std::vector<SearchRuns> all = {
       run_searches(ground, search_setting("DARTS", ground, "darts", options), options)};
@@ -99,7 +99,7 @@ Json reproduce_idarts_figure1(const ReproduceOptions& options) {
   return result;
 }
 
-Json reproduce_idarts_figure4(const ReproduceOptions& options) {
+Json idarts_figure4(const ReproduceOptions& options) {
   SearchGround ground = search_ground("nasbench1shot1-3", options);
   std::vector<SearchRuns> all = {
       run_searches(ground, search_setting("DARTS", ground, "darts", options), options)};
@@ -149,7 +149,7 @@ Json reproduce_idarts_figure4(const ReproduceOptions& options) {
   return result;
 }
 
-Json reproduce_idarts_figure2(const ReproduceOptions& options) {
+Json idarts_figure2(const ReproduceOptions& options) {
   SearchGround ground = search_ground("nasbench201", options);
   // T = 4, K = 1 at the published rates is in all three parts: the last run of (a), the second of (b) and
   // (c).
@@ -210,4 +210,4 @@ Json reproduce_idarts_figure2(const ReproduceOptions& options) {
   return result;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

@@ -1,4 +1,4 @@
-#include "cli/reproduce_krmd_pool.h"
+#include "reproduce/krmd_pool.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 #include "bilevel/data/image_data.h"
 #include "bilevel/data/splits.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 // Rectified responses to random patches of the images, averaged over the four quarters: a single layer that
@@ -105,4 +105,4 @@ TaskSets draw_interaction_trial(const FeaturePool& pool, int64_t m, uint64_t see
   return sets;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

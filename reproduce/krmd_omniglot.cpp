@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/reproduce_meta.h"
+#include "reproduce/meta.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 constexpr int64_t T = 50, meta_batch = 4;
@@ -88,7 +88,7 @@ Json judge(std::map<std::string, Result>& results, int64_t iterations) {
 
 }  // namespace
 
-Json reproduce_krmd_table4(const ReproduceOptions& options) {
+Json krmd_table4(const ReproduceOptions& options) {
   const FewShotGround ground =
       few_shot_ground({"omniglot"}, {.ways = 5, .shots = 1, .queries = 15}, "omniglot", 16, options);
   const int64_t iterations = options.full() ? 5000 : 40;
@@ -139,4 +139,4 @@ Json reproduce_krmd_table4(const ReproduceOptions& options) {
           {"notes", notes}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

@@ -16,12 +16,13 @@
 
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/algorithms/solve.h"
+#include "bilevel/data/newsgroups_path.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/problems/regularizer_search.h"
-#include "cli/newsgroups_path.h"
-#include "cli/reproduce.h"
+#include "bilevel/run/result_json.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 // The paper's settings where it prints them: rates 100, T = 10, CG and fixed point of 10 steps, Q = 10 and
@@ -192,7 +193,7 @@ void save(const Json& report, const std::string& folder) {
 
 }  // namespace
 
-Json reproduce_newsgroups(const ReproduceOptions& options) {
+Json stocbio_newsgroups(const ReproduceOptions& options) {
   const double budget = options.full() ? 120 : 12;
   const at::ScalarType dtype = c10::typeMetaToScalarType(options.tensors.dtype());
   options.progress("reading");
@@ -224,4 +225,4 @@ Json reproduce_newsgroups(const ReproduceOptions& options) {
   return report;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

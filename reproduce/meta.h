@@ -11,9 +11,9 @@
 #include "bilevel/meta/learner.h"
 #include "bilevel/meta/networks.h"
 #include "bilevel/meta/task_data.h"
-#include "cli/reproduce.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 
 struct FewShotGround {
   meta::TaskData data;
@@ -68,4 +68,4 @@ FewShotCurve run_few_shot(const FewShotGround& ground, const FewShotRun& run,
 
 std::string score_text(const meta::TaskScore& score);  // "93.1 +- 0.8", of accuracy; "-" of no task
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

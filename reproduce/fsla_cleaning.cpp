@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/reproduce_runs.h"
+#include "reproduce/runs.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 // The paper's settings: 5000 + 5000 images, 80 % of the labels perturbed, no regulariser, batches of 256.
@@ -68,7 +68,7 @@ std::string losses_text(const std::vector<TimedResult>& results) {
 
 }  // namespace
 
-Json reproduce_fsla_cleaning(const ReproduceOptions& options) {
+Json fsla_cleaning(const ReproduceOptions& options) {
   const Lengths lengths = options.full() ? Lengths{600, 2000, 40} : Lengths{13, 2000, 6};
   Json tables = Json::array(), claims = Json::array();
   for (const std::string set : {"mnist", "fashion-mnist"}) {
@@ -114,7 +114,7 @@ Json reproduce_fsla_cleaning(const ReproduceOptions& options) {
   return {{"tables", tables}, {"claims", claims}, {"notes", notes}};
 }
 
-Json reproduce_fsla_ablation(const ReproduceOptions& options) {
+Json fsla_ablation(const ReproduceOptions& options) {
   const Lengths lengths = options.full() ? Lengths{300, 2000, 20} : Lengths{8, 2000, 4};
   const CleaningJob job = load("mnist", options);
   std::vector<TimedRun> runs = {method("the paper's", "fsla", {})};
@@ -167,4 +167,4 @@ Json reproduce_fsla_ablation(const ReproduceOptions& options) {
           {"notes", notes}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

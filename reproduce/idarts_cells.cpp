@@ -12,11 +12,10 @@
 #include "bilevel/data/splits.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/train.h"
-#include "cli/progress.h"
-#include "cli/reproduce.h"
-#include "cli/reproduce_idarts_runs.h"
+#include "reproduce/idarts_runs.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 // The second-order cell of Liu, Simonyan and Yang (2019).
@@ -150,7 +149,7 @@ Json quoted_row(const Published& row) {
 
 }  // namespace
 
-Json reproduce_idarts_table2(const ReproduceOptions& options) {
+Json idarts_table2(const ReproduceOptions& options) {
   ReproduceOptions searched = options;
   if (searched.seeds.empty() && !options.full()) searched.seeds = {options.seed};
   SearchGround ground = search_ground("darts", searched);
@@ -230,4 +229,4 @@ Json reproduce_idarts_table2(const ReproduceOptions& options) {
   return {{"tables", tables}, {"claims", claims}, {"notes", notes}, {"runs", runs_json(all)}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/reproduce_runs.h"
+#include "reproduce/runs.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 CleaningJob load(double corruption, const ReproduceOptions& options) {
@@ -68,7 +68,7 @@ TimedRun search(const CleaningJob& job, const std::string& algorithm, double sec
 
 }  // namespace
 
-Json reproduce_stocbio_cleaning(const ReproduceOptions& options) {
+Json stocbio_cleaning(const ReproduceOptions& options) {
   const double run_seconds = options.full() ? 60 : 7, search_seconds = options.full() ? 5 : 0.7;
   const std::vector<std::string> algorithms = {"stocbio", "bsa", "ttsa", "hoag"};
   Json tables = Json::array(), claims = Json::array();
@@ -124,4 +124,4 @@ Json reproduce_stocbio_cleaning(const ReproduceOptions& options) {
                         search_seconds)}}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

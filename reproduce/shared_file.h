@@ -1,11 +1,11 @@
 #pragma once
-// Where the tables of trained cells and the published split of CIFAR-10 lie, for the commands that know them
-// by name.
+// Where the tables of trained cells and the published split of CIFAR-10 lie, for the items that know them by
+// name.
 
 #include <filesystem>
 #include <string>
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 
 // The file in the folder that the user gave, or in the folder beside this one; empty where it is in neither.
 inline std::string shared_file(const std::string& folder, const std::string& name) {
@@ -16,4 +16,4 @@ inline std::string shared_file(const std::string& folder, const std::string& nam
   return {};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

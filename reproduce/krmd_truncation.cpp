@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/reproduce_meta.h"
+#include "reproduce/meta.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 double norm_of(const Tensor& v) { return v.norm().item<double>(); }
@@ -100,7 +100,7 @@ Decay decay_of(const std::vector<double>& errors) {
 
 }  // namespace
 
-Json reproduce_krmd_figure7(const ReproduceOptions& options) {
+Json krmd_figure7(const ReproduceOptions& options) {
   const FewShotGround ground =
       few_shot_ground({"omniglot"}, {.ways = 5, .shots = 1, .queries = 15}, "omniglot", 8, options);
   const int64_t step = options.full() ? 500 : 10, points = options.full() ? 10 : 3;
@@ -187,4 +187,4 @@ Json reproduce_krmd_figure7(const ReproduceOptions& options) {
           {"notes", notes}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

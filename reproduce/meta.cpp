@@ -1,4 +1,4 @@
-#include "cli/reproduce_meta.h"
+#include "reproduce/meta.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,7 +13,7 @@
 
 #include "bilevel/core/errors.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 constexpr int64_t quick_image_size = 16;  // the smallest that four poolings leave a pixel of
@@ -146,4 +146,4 @@ std::string score_text(const meta::TaskScore& score) {
   return fmt::format("{:.1f} +- {:.1f}", score.accuracy, score.accuracy_interval);
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

@@ -1,4 +1,4 @@
-#include "cli/reproduce_runs.h"
+#include "reproduce/runs.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 
 #include "bilevel/problems/softmax_loss.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 template <typename Value, typename Of>
@@ -75,4 +75,4 @@ NamedCleaningOptions named_set(const std::string& set, const ReproduceOptions& o
   return named;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

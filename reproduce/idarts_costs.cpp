@@ -15,9 +15,9 @@
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/nas/search_images.h"
 #include "bilevel/nas/synthetic_images.h"
-#include "cli/reproduce.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 constexpr int64_t T = 4, K = 2, S = 10, long_series = 50;
@@ -151,7 +151,7 @@ Json series_table(const Bench& bench, double safe_rate, const Tensor& reference,
 
 }  // namespace
 
-Json reproduce_idarts_table4(const ReproduceOptions& options) {
+Json idarts_table4(const ReproduceOptions& options) {
   const at::TensorOptions tensors = options.tensors.dtype(at::kDouble);
   const Bench bench(options, tensors);
   options.progress("largest curvature");
@@ -247,4 +247,4 @@ Json reproduce_idarts_table4(const ReproduceOptions& options) {
             "stationary point truncated(K) is the series with K - 1."})}};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "bilevel/problems/task_sets.h"
-#include "cli/reproduce.h"
+#include "reproduce/items.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 
 struct FeaturePool {
   std::string name;
@@ -28,4 +28,4 @@ std::optional<FeaturePool> load_feature_pool(const std::string& name, int64_t im
 TaskSets draw_interaction_trial(const FeaturePool& pool, int64_t m, uint64_t seed,
                                 const at::TensorOptions& tensors);
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce

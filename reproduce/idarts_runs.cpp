@@ -1,7 +1,8 @@
-#include "cli/reproduce_idarts_runs.h"
+#include "reproduce/idarts_runs.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -17,10 +18,10 @@
 #include "bilevel/data/write_file.h"
 #include "bilevel/nas/search_images.h"
 #include "bilevel/nas/synthetic_images.h"
-#include "cli/benchmark_path.h"
-#include "cli/seed_list.h"
+#include "bilevel/run/result_json.h"
+#include "reproduce/shared_file.h"
 
-namespace bilevel::cli {
+namespace bilevel::reproduce {
 namespace {
 
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
@@ -361,7 +362,7 @@ Json search_notes(const SearchGround& ground, const std::vector<SearchRuns>& all
                   ground.images, net.channels, net.cells,
                   ground.space.kind == nas::SpaceKind::nasbench201 ? " a stage" : "",
                   ground.problem->supernet().plan().parameters(), first.batch, first.alpha_steps,
-                  seeds_text(all.front().seeds)));
+                  fmt::join(all.front().seeds, ", ")));
   std::string lengths;
   for (const SearchRuns& runs : all) {
     const std::string length = fmt::format("{} {}", runs.setting.options.method, runs.setting.options.epochs);
@@ -378,4 +379,4 @@ Json search_notes(const SearchGround& ground, const std::vector<SearchRuns>& all
   return notes;
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel::reproduce
