@@ -8,24 +8,13 @@
 #include "bilevel/problems/softmax_loss.h"
 
 namespace bilevel::reproduce {
-namespace {
-
-template <typename Value, typename Of>
-const SolveRecord& last_up_to(const SolveSummary& summary, Value limit, Of of) {
-  const SolveRecord* found = &summary.records.front();
-  for (const SolveRecord& record : summary.records) {
-    if (of(record) <= limit) found = &record;
-  }
-  return *found;
-}
-
-}  // namespace
 
 const SolveRecord& TimedResult::at_seconds(double seconds) const {
-  return last_up_to(summary, seconds, [](const SolveRecord& r) { return r.seconds; });
-}
-const SolveRecord& TimedResult::at_iteration(int64_t iteration) const {
-  return last_up_to(summary, iteration, [](const SolveRecord& r) { return r.iteration; });
+  const SolveRecord* found = &summary.records.front();
+  for (const SolveRecord& record : summary.records) {
+    if (record.seconds <= seconds) found = &record;
+  }
+  return *found;
 }
 
 TimedResult run_timed(const CleaningJob& job, const TimedRun& run, double seconds, int64_t iterations,

@@ -28,10 +28,8 @@ struct TimedRun {
 struct TimedResult {
   std::string label;
   SolveSummary summary;
-  double test_loss = 0, test_accuracy = 0;  // at the end
-  // The last record up to a time or an iteration.
-  const SolveRecord& at_seconds(double seconds) const;
-  const SolveRecord& at_iteration(int64_t iteration) const;
+  double test_loss = 0, test_accuracy = 0;              // at the end
+  const SolveRecord& at_seconds(double seconds) const;  // the last record up to a time
   double loss() const { return summary.records.back().outer_loss; }
 };
 

@@ -28,6 +28,8 @@ std::optional<double> number_in(const Json& object, const std::string& name);
 std::string text_in(const Json& object, const std::string& name);
 // Of the record that gave the answer where the summary names its epoch, else of the last.
 std::optional<double> value_of_chosen(const RunData& run, const std::string& name);
+// Whether a column of a benchmark's table is an accuracy in percent.
+bool is_accuracy_of_table(const std::string& column);
 // The last part of a path, for a heading: digits of data/digits and of data/digits/ alike.
 std::string name_of_path(const std::string& path);
 

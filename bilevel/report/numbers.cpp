@@ -33,11 +33,11 @@ constexpr std::array<Known, 16> known{{{"test_accuracy", nullptr},
                                        {"recall", nullptr},
                                        {"flagged", "suspects"}}};
 
+}  // namespace
+
 bool is_accuracy_of_table(const std::string& column) {
   return column.ends_with("_test") || column.ends_with("_valid") || column.ends_with("_acc");
 }
-
-}  // namespace
 
 std::vector<FinalNumber> final_numbers(const RunData& run) {
   std::vector<FinalNumber> numbers;

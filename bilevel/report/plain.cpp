@@ -39,8 +39,7 @@ std::string change_text(const RunData& run, const std::string& name) {
   const double first = *value_of(*having.front(), measure), last = *value_of(*having.back(), measure);
   const double begin = number_in(*having.front(), "step").value_or(0),
                end = number_in(*having.back(), "step").value_or(0);
-  std::string title = title_of(name);
-  title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
+  const std::string title = capital(title_of(name));
   if (having.size() == 1) {
     return fmt::format("{} was {} at step {}", title, value_text(name, first), html::number_text(begin));
   }

@@ -163,11 +163,10 @@ std::string plot_script(const BarPlot& plot) {
     blocks += fmt::format("$part{} << EOD\n", part);
     for (size_t i = 0; i < bars; ++i) {
       const double left = plot.low + step * static_cast<double>(i), height = plot.parts[part][i];
-      if (drawable(height) && height != 0 && !(plot.logarithmic && height <= 0)) {
-        const double bottom = plot.logarithmic ? 0.5 : below[i];
+      if (drawable(height) && height != 0) {
         blocks +=
             fmt::format("{:.9g} {:.9g} {:.9g} {:.9g} {:.9g} {:.9g}\n", left + step / 2, below[i] + height / 2,
-                        left + step * 0.06, left + step * 0.94, bottom, below[i] + height);
+                        left + step * 0.06, left + step * 0.94, below[i], below[i] + height);
         below[i] += height;
       }
     }
@@ -176,7 +175,6 @@ std::string plot_script(const BarPlot& plot) {
                          lines.empty() ? "plot " : ", ", part, curve_color(part));
   }
   script += fmt::format("set xrange [{:.9g}:{:.9g}]\n", plot.low, plot.high);
-  if (plot.logarithmic) script += "set logscale y\nset yrange [0.5:*]\n";
   script += fmt::format("set xlabel {}\nset ylabel {} offset 1,0\n", gnuplot_text(plot.x_label),
                         gnuplot_text(plot.y_label));
   return script + blocks + lines + "\n";

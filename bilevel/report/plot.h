@@ -43,7 +43,6 @@ struct BarPlot {
   std::vector<std::vector<double>> parts;  // one height per bar each
   double low = 0, high = 1;                // the left end of the first bar, the right end of the last
   std::string x_label, y_label;
-  bool logarithmic = false;  // y; for one part
 };
 
 // values[row][column], rows from the top.

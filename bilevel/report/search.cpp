@@ -161,8 +161,7 @@ std::string truth_html(const RunData& run) {
                     .caption = {},
                     .numbers = true};
   for (const auto& [name, value] : values->items()) {
-    const bool accuracy = name.ends_with("_test") || name.ends_with("_valid") || name.ends_with("_acc");
-    if (!value.is_number() || !accuracy) continue;
+    if (!value.is_number() || !is_accuracy_of_table(name)) continue;
     const auto short_of = number_in(regret, name);
     table.rows.push_back({escaped(title_of(name)), html::percent_text(value.get<double>()),
                           short_of ? fmt::format("{:.2f} points", *short_of) : "\u2013"});
