@@ -36,15 +36,14 @@ fs::path source_dir() {
   return root;
 }
 
-// All of bilevel/, by folder.
-std::vector<Source> sources() {
+// All files below a folder of the tree, by the folders in it.
+std::vector<Source> sources_of(const char* top) {
   std::vector<Source> found;
-  const fs::path root = source_dir() / "bilevel";
+  const fs::path root = source_dir() / top;
   for (const auto& entry : fs::recursive_directory_iterator(root)) {
     const std::string extension = entry.path().extension().string();
     if (extension != ".cpp" && extension != ".h" && extension != ".cu" && extension != ".cuh") continue;
     const fs::path relative = fs::relative(entry.path(), root);
-    if (!relative.has_parent_path()) continue;  // the precompiled header
     std::ostringstream text;
     text << std::ifstream(entry.path()).rdbuf();
     found.push_back({relative.begin()->string(), relative.generic_string(), without_comments(text.str())});
@@ -52,9 +51,17 @@ std::vector<Source> sources() {
   return found;
 }
 
-// The bilevel folders (and cli, tests) that a file includes headers of.
+// All of bilevel/.
+std::vector<Source> sources() {
+  std::vector<Source> found = sources_of("bilevel");
+  // The precompiled header and the one with all includes.
+  std::erase_if(found, [](const Source& source) { return source.folder == source.name; });
+  return found;
+}
+
+// The bilevel folders (and cli, reproduce, tests) that a file includes headers of.
 std::set<std::string> included_folders(const Source& source) {
-  static const std::regex include(R"(#include\s*["<](bilevel/(\w+)/|(cli|tests|bench|examples)/))");
+  static const std::regex include(R"(#include\s*["<](bilevel/(\w+)/|(cli|reproduce|tests|bench|examples)/))");
   std::set<std::string> folders;
   for (std::sregex_iterator it(source.text.begin(), source.text.end(), include), end; it != end; ++it) {
     folders.insert((*it)[2].matched ? (*it)[2].str() : (*it)[3].str());
@@ -128,7 +135,8 @@ TEST(House, dependencies_point_one_way) {
   std::map<std::string, std::set<std::string>> edges;
   for (const Source& source : sources()) {
     for (const std::string& folder : included_folders(source)) {
-      EXPECT_TRUE(folder != "cli" && folder != "tests" && folder != "bench" && folder != "examples")
+      EXPECT_TRUE(folder != "cli" && folder != "reproduce" && folder != "tests" && folder != "bench" &&
+                  folder != "examples")
           << source.name << " includes " << folder << "/: nothing depends on a program";
       if (folder == source.folder) continue;
       edges[source.folder].insert(folder);
@@ -149,6 +157,18 @@ TEST(House, dependencies_point_one_way) {
     };
     visit(start);
     EXPECT_FALSE(reached.count(start)) << "bilevel/" << start << " depends on itself through other folders";
+  }
+}
+
+// The parser of a command line is the commands' affair.
+TEST(House, the_papers_items_know_no_command_line) {
+  const auto files = sources_of("reproduce");
+  EXPECT_GT(files.size(), 20U);
+  for (const Source& source : files) {
+    for (const char* of_the_program : {"#include \"cli/", "CLI/CLI.hpp"}) {
+      EXPECT_EQ(source.text.find(of_the_program), std::string::npos)
+          << "reproduce/" << source.name << " includes " << of_the_program;
+    }
   }
 }
 
