@@ -1,0 +1,62 @@
+// The list of items, what their options may be, and how a result is written for a reader.
+
+#include <gmock/gmock.h>
+
+#include <set>
+#include <string>
+
+#include "reproduce/reproduce.h"
+#include "tests/messages.h"
+
+namespace bilevel::test {
+namespace {
+
+using reproduce::Item;
+using reproduce::ReproduceOptions;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TEST(Items, HaveNamesOfTheirOwnAndAreFoundByThem) {
+  std::set<std::string> names;
+  for (const Item& item : reproduce::items()) {
+    EXPECT_TRUE(names.insert(item.name).second) << item.name;
+    EXPECT_EQ(&reproduce::find_item(item.name), &item);
+    EXPECT_FALSE(item.summary.empty()) << item.name;
+  }
+  EXPECT_EQ(names.size(), 23U);
+  EXPECT_THAT(message([] { reproduce::find_item("krmd:table9"); }),
+              AllOf(HasSubstr("item 'krmd:table9' is unknown: choose from krmd:toy, krmd:table1"),
+                    HasSubstr("idarts:figure4")));
+}
+
+TEST(Items, TakeOnlyTheOptionsThatTheyRead) {
+  ReproduceOptions options;
+  options.epochs = 3;
+  EXPECT_EQ(message([&] { options.validate(reproduce::find_item("krmd:toy")); }),
+            "--benchmark, --epochs and --seeds are of the items that search; krmd:toy does not");
+  EXPECT_NO_THROW(options.validate(reproduce::find_item("idarts:table1")));
+  options.epochs = -1;
+  EXPECT_EQ(message([&] { options.validate(reproduce::find_item("idarts:table1")); }),
+            "--epochs -1: must be at least 1, or 0 for the scale's own");
+}
+
+TEST(Items, AResultIsTablesNotesAndClaims) {
+  const Json rows = {{{"K", 1}, {"error", 0.123456}}, {{"K", 100}, {"error", nullptr}}};
+  const Json result = {{"tables", {{{"title", "Figure 3"}, {"rows", rows}}}},
+                       {"notes", {"quick: 10 iterations"}},
+                       {"claims",
+                        {{{"claim", "it falls"}, {"holds", true}, {"why", "0.1"}},
+                         {{"claim", "it is 0"}, {"holds", false}, {"why", "0.2"}}}}};
+  EXPECT_EQ(reproduce::result_text(result),
+            "Figure 3\n"
+            "    K   error\n"
+            "    1  0.1235\n"
+            "  100       -\n"
+            "\n"
+            "quick: 10 iterations\n"
+            "holds: it falls (0.1)\n"
+            "does not hold: it is 0 (0.2)\n");
+}
+
+}  // namespace
+}  // namespace bilevel::test
