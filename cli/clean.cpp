@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/jobs/data_digest.h"
 #include "bilevel/run/stop_signal.h"
 #include "bilevel/tables/scaled_table.h"
 #include "cli/algorithm_options.h"
@@ -26,7 +27,6 @@
 #include "cli/clean_table.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/data_digest.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
 #include "cli/run_problem.h"

@@ -135,26 +135,6 @@ OptionList algorithm_options(const Diagnosis& d, bool rate_is_learned) {
   return options;
 }
 
-Json recommendation_json(const Recommendation& r) {
-  Json out = {{"method", r.method}};
-  if (r.has_terms) out["K"] = r.terms;
-  out["inner_steps"] = r.inner.steps;
-  out["inner_rate"] = number(r.inner.rate);
-  out["inner_optimizer"] = r.inner.optimizer;
-  if (r.inner.optimizer == "nesterov" || r.inner.optimizer == "heavy-ball") {
-    out["inner_momentum"] = r.inner.momentum;
-  }
-  out["curvature"] = r.curvature.kind;
-  out["damping"] = r.curvature.damping;
-  if (r.series_rate > 0) out["series_rate"] = r.series_rate;
-  out["error"] = number(r.error);
-  out["basis"] = name_of(r.basis);
-  out["another_error"] = number(r.another_error);
-  out["reaches"] = r.reaches;
-  out["sentence"] = r.sentence;
-  return out;
-}
-
 Json diagnosis_json(const Diagnosis& d, const std::vector<std::string>& commands) {
   Json out = {{"problem", d.problem},
               {"inner_size", d.inner_size},

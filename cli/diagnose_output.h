@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bilevel/check/diagnose.h"
+#include "bilevel/jobs/recommended_options.h"
 #include "cli/json.h"
 
 namespace bilevel::cli {
@@ -16,7 +17,6 @@ using OptionList = std::vector<std::pair<std::string, std::string>>;
 OptionList check_options(const Diagnosis& diagnosis, bool rate_is_learned);
 OptionList algorithm_options(const Diagnosis& diagnosis, bool rate_is_learned);
 
-Json recommendation_json(const Recommendation& recommendation);
 // `commands` are the lines to type.
 Json diagnosis_json(const Diagnosis& diagnosis, const std::vector<std::string>& commands);
 void print_diagnosis(const Diagnosis& diagnosis, const std::vector<std::string>& commands);

@@ -4,7 +4,7 @@
 
 #include <tuple>
 
-#include "cli/data_digest.h"
+#include "bilevel/jobs/data_digest.h"
 
 namespace bilevel::cli {
 

@@ -15,13 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/jobs/data_digest.h"
 #include "bilevel/problems/task_files.h"
 #include "bilevel/problems/task_sets.h"
 #include "bilevel/run/stop_signal.h"
 #include "cli/algorithm_options.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/data_digest.h"
 #include "cli/interact_output.h"
 #include "cli/run_options.h"
 #include "cli/solve_run.h"

@@ -12,8 +12,8 @@
 #include "bilevel/check/default_settings.h"
 #include "bilevel/clean/clean.h"
 #include "bilevel/core/weight_decay.h"
+#include "bilevel/jobs/data_digest.h"
 #include "bilevel/problems/cleaning_model.h"
-#include "cli/data_digest.h"
 
 namespace bilevel::cli {
 

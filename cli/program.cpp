@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bilevel/core/errors.h"
+#include "bilevel/fields/option_text.h"
 #include "bilevel/run/blas_kernels.h"
 #include "bilevel/run/machine.h"
 #include "cli/commands.h"
@@ -77,6 +78,10 @@ int run(int argc, char** argv) {
     return code;
   } catch (const CLI::ParseError& error) {
     throw std::invalid_argument(fmt::format("{}\n{}", error.what(), where_help_is(*app)));
+  } catch (const OptionError& error) {
+    throw std::invalid_argument(flag_text(error.marked()));
+  } catch (const RunError& error) {
+    throw std::runtime_error(flag_text(error.marked()));
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(with_option_names(chosen_command(*app), error.what()));
   }

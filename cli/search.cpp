@@ -17,6 +17,7 @@
 
 #include "bilevel/core/errors.h"
 #include "bilevel/data/write_file.h"
+#include "bilevel/jobs/data_digest.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/random_search.h"
 #include "bilevel/nas/search_checkpoint.h"
@@ -25,7 +26,6 @@
 #include "bilevel/run/stop_signal.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/data_digest.h"
 #include "cli/image_options.h"
 #include "cli/json.h"
 #include "cli/progress.h"

@@ -7,8 +7,6 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "bilevel/algorithms/linear_solves.h"
-#include "bilevel/run/json_value.h"
 #include "bilevel/run/solve_checkpoint.h"
 #include "bilevel/run/stop_signal.h"
 #include "cli/json.h"
@@ -97,45 +95,6 @@ SolveSummary solve_in_folder(const SolveJob& job, RunFolder& folder,
   };
   return from ? continue_solve(job.problem, job.algorithm, job.options, std::move(*from), hooks)
               : solve(job.problem, job.algorithm, job.options, hooks, x, w);
-}
-
-void put_best(Checkpoint& checkpoint, const BestPoint& best) {
-  if (!best.w.defined()) return;  // the first record was not to be had
-  checkpoint.tensors["best/x"] = best.x;
-  checkpoint.tensors["best/w"] = best.w;
-  checkpoint.tensors["best/now"] = best.now;
-  if (best.before.defined()) checkpoint.tensors["best/before"] = best.before;
-  checkpoint.metadata["best"] = {{"loss", best.loss}, {"iteration", best.iteration}};
-}
-
-BestPoint take_best(const Checkpoint& checkpoint, c10::Device device) {
-  BestPoint best;
-  try {
-    const nlohmann::json& part = checkpoint.metadata.at("best");
-    best.loss = part.at("loss").get<double>();
-    best.iteration = json_as<int64_t>(part.at("iteration"));
-    best.x = checkpoint.tensors.at("best/x").to(device);
-    best.w = checkpoint.tensors.at("best/w").to(device);
-    best.now = checkpoint.tensors.at("best/now").to(device);
-    if (const auto found = checkpoint.tensors.find("best/before"); found != checkpoint.tensors.end()) {
-      best.before = found->second.to(device);
-    }
-  } catch (const std::exception& error) {
-    throw std::runtime_error(
-        fmt::format("checkpoint: the part 'best' is missing or damaged ({}); start a new run", error.what()));
-  }
-  return best;
-}
-
-void print_linear_solves(const SolveSummary& summary) {
-  fmt::print("linear solves: {}\n", statuses_text(summary.statuses));
-}
-
-void print_failures(const SolveSummary& summary) {
-  for (const SolveFailure& f : summary.failures) {
-    fmt::print("\nfailure in iteration {}: {}\n  cause: {}\n  repair: {}\n", f.iteration, f.what, f.cause,
-               f.repair);
-  }
 }
 
 int end_solve_run(const CLI::App& command, RunFolder& folder, const SolveSummary& summary, const Json& json) {

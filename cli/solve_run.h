@@ -10,9 +10,11 @@
 
 #include "bilevel/algorithms/best_point.h"
 #include "bilevel/algorithms/solve.h"
+#include "bilevel/jobs/solve_run.h"
 #include "bilevel/run/run_folder.h"
 #include "cli/common.h"
 #include "cli/run_options.h"
+#include "cli/solve_text.h"
 
 namespace bilevel::cli {
 
@@ -38,20 +40,6 @@ struct SolveJob {
 SolveSummary solve_in_folder(const SolveJob& job, RunFolder& folder,
                              const std::optional<Checkpoint>& checkpoint, const Tensor& x = {},
                              const Tensor& w = {});
-
-// The best point is not part of the algorithm's state, but of the run's: for put and take above.
-void put_best(Checkpoint& checkpoint, const BestPoint& best);
-BestPoint take_best(const Checkpoint& checkpoint, c10::Device device);
-
-// False: it was interrupted or ended badly.
-inline bool has_answer(const SolveSummary& summary) {
-  return summary.reason != StopReason::interrupted && !ended_badly(summary.reason);
-}
-
-// How its linear solves ended, in a line.
-void print_linear_solves(const SolveSummary& summary);
-// Every failure with its cause and its repair, as text.
-void print_failures(const SolveSummary& summary);
 
 // The run's last word after solve(): finished, interrupted or failed, with its summary.
 int end_solve_run(const CLI::App& command, RunFolder& folder, const SolveSummary& summary,

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "bilevel/algorithms/registry.h"
+#include "bilevel/fields/option_text.h"
 
 namespace bilevel {
 namespace {
@@ -45,17 +46,18 @@ bool has_inner_momentum(const InnerOptions& inner) {
 std::string reading_condition(const AlgorithmRow& row, const AlgorithmSettings& s, Option option) {
   if (!row.reads.contains(option)) return "";
   if (option == Option::inner_momentum) {
-    return fmt::format("it is of --inner-optimizer heavy-ball and nesterov, not of {}", s.inner.optimizer);
+    return fmt::format("it is of {} and nesterov, not of {}", named("inner_optimizer", "heavy-ball"),
+                       s.inner.optimizer);
   }
   if (option == Option::outer_momentum) {
-    return fmt::format("it is of --outer-optimizer sgd, not of {}", s.outer.optimizer);
+    return fmt::format("it is of {}, not of {}", named("outer_optimizer", "sgd"), s.outer.optimizer);
   }
   if (option == Option::outer_schedule) {
-    return fmt::format("with --outer-optimizer sgd all rates of {} fall together, as its paper has it",
-                       row.name);
+    return fmt::format("with {} all rates of {} fall together, as its paper has it",
+                       named("outer_optimizer", "sgd"), row.name);
   }
-  if (option == Option::inner_steps) return "--growth sets T here";
-  return fmt::format("--method {} does not read it", s.method);
+  if (option == Option::inner_steps) return named("growth") + " sets T here";
+  return fmt::format("{} does not read it", named("method", s.method));
 }
 
 }  // namespace
@@ -67,6 +69,12 @@ const std::vector<AlgorithmOption>& algorithm_options() {
     return made;
   }();
   return all;
+}
+
+std::string field_of(AlgorithmOption option) {
+  std::string field(name_of(option));
+  std::replace(field.begin(), field.end(), '-', '_');
+  return field;
 }
 
 std::string_view name_of(AlgorithmOption option) { return option_names.at(static_cast<size_t>(option)); }
@@ -103,9 +111,10 @@ void require_read(const std::vector<std::string>& algorithms, const AlgorithmSet
     if (why.empty()) why = reading_condition(find_algorithm(name), settings, option);
   }
   if (why.empty()) why = fmt::format("it is of {}", fmt::join(readers, ", "));
-  throw std::invalid_argument(fmt::format("--{}{} changes nothing for {}: {}; leave it out", name_of(option),
-                                          value.empty() ? "" : " " + value, fmt::join(algorithms, ", "),
-                                          why));
+  const std::string field = field_of(option);
+  throw OptionError(fmt::format("{} changes nothing for {}: {}; leave it out",
+                                value.empty() ? named(field) : named(field, value),
+                                fmt::join(algorithms, ", "), why));
 }
 
 }  // namespace bilevel

@@ -53,12 +53,13 @@ using AlgorithmOptionSet = std::set<AlgorithmOption>;
 
 const std::vector<AlgorithmOption>& algorithm_options();  // all of them, in the order above
 std::string_view name_of(AlgorithmOption option);         // as on a command line, without the dashes
+std::string field_of(AlgorithmOption option);             // inner_rate
 
 // What a rule reads with these settings: its row's options, without those that another setting turns off. Of
 // double-loop's those of its method; a momentum only of an optimiser that has one.
 AlgorithmOptionSet options_read(const AlgorithmRow& row, const AlgorithmSettings& settings);
 
-// Throws std::invalid_argument, with the option's name, its value where one is given and the algorithms that
+// Throws OptionError, with the option's name, its value where one is given and the algorithms that
 // read it, where none of these reads the option.
 void require_read(const std::vector<std::string>& algorithms, const AlgorithmSettings& settings,
                   AlgorithmOption option, const std::string& value = "");

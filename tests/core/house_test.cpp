@@ -120,17 +120,18 @@ TEST(House, dependencies_point_one_way) {
   // it.
   const std::map<std::string, std::set<std::string>> may = {
       {"core", {}},
+      {"fields", {}},
       {"data", {"core"}},
       {"hypergradients", {"core"}},
-      {"algorithms", {"core", "hypergradients"}},
+      {"algorithms", {"core", "fields", "hypergradients"}},
       {"problems", {"core", "data"}},
       {"tables", {"core", "data"}},
       // A search is an algorithm on a problem with a state on disk: the one folder that needs them all.
-      {"nas", {"core", "data", "hypergradients", "algorithms", "problems", "run"}},
+      {"nas", {"core", "data", "fields", "hypergradients", "algorithms", "problems", "run"}},
       // So is learning across tasks.
-      {"meta", {"core", "data", "hypergradients", "algorithms", "problems", "run"}},
+      {"meta", {"core", "data", "fields", "hypergradients", "algorithms", "problems", "run"}},
       // A page shows what a run's folder holds: cells are drawn and suspects listed, nothing is computed.
-      {"report", {"clean", "core", "data", "nas", "run"}},
+      {"report", {"clean", "core", "data", "fields", "nas", "run"}},
   };
   std::map<std::string, std::set<std::string>> edges;
   for (const Source& source : sources()) {

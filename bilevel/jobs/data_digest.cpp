@@ -1,11 +1,11 @@
-#include "cli/data_digest.h"
+#include "bilevel/jobs/data_digest.h"
 
 #include <ATen/ATen.h>
 
 #include "bilevel/data/sha256.h"
 #include "bilevel/data/xxhash.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 
 std::string data_digest(const std::vector<Tensor>& contents, const std::vector<int64_t>& sizes) {
   // A tensor is a fast hash of its bytes: SHA-256 of all of them would take a second for CIFAR-10.
@@ -41,4 +41,4 @@ std::vector<Tensor> contents_of(const FeatureMatrix& features) {
   return {rows.offsets, rows.indices, rows.values};
 }
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

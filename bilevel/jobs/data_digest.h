@@ -9,7 +9,7 @@
 #include "bilevel/data/feature_files.h"
 #include "bilevel/problems/feature_matrix.h"
 
-namespace bilevel::cli {
+namespace bilevel {
 
 // Of tensors and sizes: tells other numbers, another part of a set or another order. An undefined tensor is
 // one that is not there.
@@ -19,4 +19,4 @@ std::string data_digest(const std::vector<Tensor>& contents, const std::vector<i
 std::vector<Tensor> contents_of(const Features& features);
 std::vector<Tensor> contents_of(const FeatureMatrix& features);
 
-}  // namespace bilevel::cli
+}  // namespace bilevel

@@ -1,0 +1,40 @@
+#pragma once
+// Which of the problems known by name a job works on, and the defaults that an algorithm takes from it: the
+// part that the options of solve, check, compare and diagnose share.
+
+#include <string>
+#include <vector>
+
+#include "bilevel/fields/fields.h"
+#include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/algorithm_choice.h"
+#include "bilevel/nas/synthetic_supernet.h"
+#include "bilevel/problems/cleaning_sets.h"
+#include "bilevel/problems/registry.h"
+
+namespace bilevel {
+
+struct ProblemChoice {
+  std::string problem = {};
+  ProblemOptions data = {};
+  nas::SyntheticSupernet supernet = {};
+  std::string named_data = {};      // of hyper-cleaning: an image set with noise drawn on its labels
+  NamedCleaningOptions named = {};  // its options, as `clean` has them
+  static const Fields<ProblemChoice>& fields();
+};
+
+// Of problems/ and, from nas/, the supernet.
+std::vector<ProblemRow> all_problem_rows();
+
+// `options` holds `choice`. Throws OptionError where only some of the files of a user's own data are given,
+// and where an option belongs to another problem.
+NamedProblem make_problem(const OptionsView& options, ProblemChoice& choice, const Given& given);
+
+// Digests of what the problem was made of; the seed tells the rest.
+std::vector<std::string> digests_of(const NamedProblem& problem, const ProblemChoice& choice);
+
+// Steps and rates from the problem, unless they were given: T = 10 where w goes on where it was, the
+// problem's own number, which solves it, where it begins anew. Then finish().
+void set_problem_defaults(const Given& given, const NamedProblem& problem, AlgorithmChoice& choice);
+
+}  // namespace bilevel

@@ -1,0 +1,71 @@
+#include "cli/flags.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bilevel/fields/option_text.h"
+
+namespace bilevel::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// A ConversionError: CLI11 would put the option's name before a ValidationError once more.
+void give(OptionsView options, const Field& field, const Words& words) {
+  try {
+    options.give(field, words);
+  } catch (const std::invalid_argument& error) {
+    throw CLI::ConversionError(flag_text(marked_message(error)));
+  }
+}
+
+std::string type_name(const Field& field) {
+  std::string name = "TEXT";
+  if (field.type == FieldType::whole) name = "INT";
+  if (field.type == FieldType::seed) name = "UINT";
+  if (field.type == FieldType::number) name = "FLOAT";
+  if (!field.choices.empty()) name += fmt::format(":{{{}}}", fmt::join(field.choices, ","));
+  return name;
+}
+
+void add_flag(CLI::App& group, OptionsView options, const Field& field) {
+  const std::string flag = flag_of(field.name);
+  CLI::Option* option = nullptr;
+  if (field.type == FieldType::flag) {
+    option = group.add_flag_function(
+        flag, [options, &field](int64_t count) { give(options, field, {count > 0 ? "true" : "false"}); },
+        field.help);
+  } else if (field.is_list) {
+    option = group.add_option_function<Words>(
+        flag, [options, &field](const Words& words) { give(options, field, words); }, field.help);
+    option->delimiter(',');
+  } else {
+    option = group.add_option_function<std::string>(
+        flag, [options, &field](const std::string& word) { give(options, field, {word}); }, field.help);
+  }
+  if (field.type != FieldType::flag) {
+    option->type_name(type_name(field));
+    const Words words = options.words(field);
+    if (field.shows_default && !words.empty() && !words.front().empty()) {
+      option->default_str(fmt::format("{}", fmt::join(words, ",")));
+    }
+  }
+  if (!field.environment.empty()) option->envname(field.environment);
+}
+
+}  // namespace
+
+void add_flags(CLI::App& command, const OptionsView& options) {
+  std::map<std::string, CLI::App*> groups = {{"", &command}};
+  for (const Field& field : options.fields()) {
+    CLI::App*& group = groups[field.group];
+    if (group == nullptr) group = command.add_option_group(field.group);
+    add_flag(*group, options, field);
+  }
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,14 @@
+#pragma once
+// A field table as the flags of a command.
+
+#include <CLI/CLI.hpp>
+
+#include "bilevel/fields/options_view.h"
+
+namespace bilevel::cli {
+
+// Each field becomes a flag under the heading of its group; what is typed is checked, read into the options
+// and marked as given there.
+void add_flags(CLI::App& command, const OptionsView& options);
+
+}  // namespace bilevel::cli

@@ -1,0 +1,71 @@
+#pragma once
+// A job of the library as a command: its field table becomes flags, its RunContext writes a folder, shows
+// progress on stderr and is interrupted by signals.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "bilevel/jobs/job_end.h"
+#include "bilevel/run/run_context.h"
+#include "cli/flags.h"
+#include "cli/process_options.h"
+
+namespace bilevel::cli {
+
+struct CommandText {
+  std::string name, summary, footer;
+};
+
+// Runs a job in a context made of what the process was told, after the options of a configuration file or of
+// the resumed run are in place. A run that is finished is shown again, and `work` is not called. `work`
+// returns how it ended and what to print as text; its JSON is printed in its place where that was asked for.
+// Returns the exit code.
+struct Shown {
+  JobEnd end = {};
+  nlohmann::ordered_json json = {};
+  std::function<void()> print_text = {};
+};
+int run_in_context(const std::string& job, OptionsView options, ProcessOptions& process,
+                   const std::function<Shown(RunContext& context)>& work);
+// For jobs that keep no run.
+int run_without_folder(const ProcessOptions& process, const std::function<Shown(RunContext& context)>& work);
+
+// A command that keeps a run. `run(options, context)` gives a result with `end` and `json`, which
+// `print(result)` shows as text.
+template <typename Options, typename Run, typename Print>
+void add_job(CLI::App& app, int& exit_code, const CommandText& text, Run run, Print print) {
+  const auto options = std::make_shared<Options>();
+  const auto process = std::make_shared<ProcessOptions>();
+  CLI::App* command = app.add_subcommand(text.name, text.summary);
+  command->footer(text.footer);
+  add_flags(*command, OptionsView(*options));
+  add_flags(*command, OptionsView(*process));
+  command->callback([=, &exit_code, name = text.name] {
+    exit_code = run_in_context(name, OptionsView(*options), *process, [&](RunContext& context) {
+      const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
+      return Shown{.end = result->end, .json = result->json, .print_text = [=] { print(*result); }};
+    });
+  });
+}
+
+// A command that answers and keeps nothing; its result has no `end`.
+template <typename Options, typename Run, typename Print>
+void add_question(CLI::App& app, int& exit_code, const CommandText& text, Run run, Print print) {
+  const auto options = std::make_shared<Options>();
+  const auto output = std::make_shared<OutputOptions>();
+  CLI::App* command = app.add_subcommand(text.name, text.summary);
+  command->footer(text.footer);
+  add_flags(*command, OptionsView(*options));
+  add_flags(*command, OptionsView(*output));
+  command->callback([=, &exit_code] {
+    exit_code = run_without_folder(output->process, [&](RunContext& context) {
+      const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
+      return Shown{.json = result->json, .print_text = [=] { print(*result); }};
+    });
+  });
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,71 @@
+#include "cli/process_options.h"
+
+namespace bilevel::cli {
+namespace {
+
+template <typename Options, typename Process>
+void add_output_fields(Fields<Options>& f, Process process) {
+  f.heading("");
+  f.add(
+       "json", [process](auto& o) -> auto& { return process(o).json; },
+       "print one JSON object on stdout and nothing else")
+      .is(FieldKind::process)
+      .first();
+  f.add(
+       "quiet", [process](auto& o) -> auto& { return process(o).quiet; }, "no progress on stderr")
+      .is(FieldKind::process);
+  f.add(
+       "log_level", [process](auto& o) -> auto& { return process(o).log_level; },
+       "what stderr gets: error, warning, info or debug")
+      .one_of({"error", "warning", "info", "debug"})
+      .is(FieldKind::process);
+}
+
+}  // namespace
+
+const Fields<ProcessOptions>& ProcessOptions::fields() {
+  static const Fields<ProcessOptions> table = [] {
+    using O = ProcessOptions;
+    Fields<O> f;
+    f.heading("run");
+    f.add(
+         "out", [](O & o) -> auto& { return o.out; }, "folder of the run; runs/COMMAND-DATE-SEED by default")
+        .is(FieldKind::process)
+        .first();
+    f.add(
+         "resume", [](O & o) -> auto& { return o.resume; },
+         "goes on with what was stopped in this folder, to the same bits")
+        .is(FieldKind::process)
+        .first();
+    f.add(
+         "config", [](O & o) -> auto& { return o.config; },
+         "options from a file: a run's config.json, other JSON or TOML; typed ones come first")
+        .is(FieldKind::process);
+    f.add(
+         "save_every", [](O & o) -> auto& { return o.save_seconds; }, "seconds between two checkpoints")
+        .in(at_least(0))
+        .is(FieldKind::process);
+    add_output_fields(f, [](O& o) -> O& { return o; });
+    return f;
+  }();
+  return table;
+}
+
+const Fields<OutputOptions>& OutputOptions::fields() {
+  static const Fields<OutputOptions> table = [] {
+    Fields<OutputOptions> f;
+    add_output_fields(f, [](OutputOptions& o) -> ProcessOptions& { return o.process; });
+    return f;
+  }();
+  return table;
+}
+
+CommonOptions common_options(const ProcessOptions& process) {
+  CommonOptions common;
+  common.json = process.json;
+  common.quiet = process.quiet;
+  common.log_level = process.log_level;
+  return common;
+}
+
+}  // namespace bilevel::cli

@@ -1,0 +1,29 @@
+#pragma once
+// What is of one process and not of what it computes: where its run is kept, and how much it says.
+
+#include <string>
+
+#include "bilevel/fields/fields.h"
+#include "cli/common.h"
+
+namespace bilevel::cli {
+
+struct ProcessOptions {
+  std::string out = {}, resume = {}, config = {};
+  double save_seconds = 10;
+  bool json = false;
+  bool quiet = false;  // the level `warning`
+  std::string log_level = "info";
+  Given given = {};
+  static const Fields<ProcessOptions>& fields();
+};
+// For jobs that keep no run.
+struct OutputOptions {
+  ProcessOptions process = {};
+  Given given = {};
+  static const Fields<OutputOptions>& fields();
+};
+
+CommonOptions common_options(const ProcessOptions& process);
+
+}  // namespace bilevel::cli
