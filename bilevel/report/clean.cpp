@@ -174,8 +174,7 @@ JobReport clean_report(const RunData& run) {
   JobReport job = plain_report(run);
   const Json& s = run.summary;
   std::string data = text_in(s, "data");
-  if (data.empty())
-    data = run.effective("--data").empty() ? run.effective("--train") : run.effective("--data");
+  if (data.empty()) data = run.effective("data").empty() ? run.effective("train") : run.effective("data");
   job.subject = "Cleaning the labels of " + (data.empty() ? "a training set" : name_of_path(data));
   const auto flagged = number_in(s, "flagged"), examples = number_in(s, "train_examples");
   const auto test = number_in(s, "test_accuracy"), baseline = number_in(s, "baseline_test_accuracy");

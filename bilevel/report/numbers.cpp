@@ -55,7 +55,7 @@ std::vector<FinalNumber> final_numbers(const RunData& run) {
     if (!value || (search && std::string(one.name) == "direction_norm")) continue;
     std::string title = one.title != nullptr ? one.title : title_of(one.name);
     // A supernet's accuracy is not the cell's.
-    if (search && std::string(one.name).starts_with("valid") && run.effective("--method") != "random") {
+    if (search && std::string(one.name).starts_with("valid") && run.effective("method") != "random") {
       title = "supernet's " + title;
     }
     numbers.push_back({one.name, title, *value, is_percent(one.name), false});

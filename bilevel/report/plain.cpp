@@ -157,8 +157,8 @@ JobReport plain_report(const RunData& run) {
   JobReport job;
   const Json& s = run.summary;
   const std::string how = first_of({text_in(s, "algorithm"), text_in(s, "learner"), text_in(s, "method")});
-  const std::string what = first_of(
-      {text_in(s, "problem"), text_in(s, "data"), run.effective("--problem"), run.effective("--data")});
+  const std::string what =
+      first_of({text_in(s, "problem"), text_in(s, "data"), run.effective("problem"), run.effective("data")});
   job.subject = how.empty() ? fmt::format("{}{}", run.facts.command, what.empty() ? "" : " of " + what)
                             : fmt::format("{}{}", how, what.empty() ? "" : " on " + what);
   const auto seconds = number_in(s, "seconds");

@@ -7,12 +7,14 @@
 #include <map>
 #include <set>
 
+#include "bilevel/fields/option_text.h"
 #include "bilevel/report/html.h"
 #include "bilevel/report/study.h"
 #include "bilevel/report/study_curves.h"
 #include "bilevel/report/study_table.h"
 #include "bilevel/report/style.h"
 #include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/run_context.h"
 #include "bilevel/run/shell_word.h"
 
 namespace bilevel {
@@ -131,12 +133,14 @@ std::string configuration_html(const RunData& run) {
   std::string command = "bilevel " + run.facts.command;
   if (const Json* options = member(run.config, "options"); options != nullptr && options->is_object()) {
     for (const auto& [name, value] : options->items()) {
-      given.rows.push_back({fmt::format("<code>{}</code>", escaped(name)), escaped(option_text(value))});
+      given.rows.push_back(
+          {fmt::format("<code>{}</code>", escaped(flag_of(name))), escaped(option_text(value))});
     }
   }
   if (const Json* options = member(run.config, "effective"); options != nullptr && options->is_object()) {
     for (const auto& [name, value] : options->items()) {
-      effective.rows.push_back({fmt::format("<code>{}</code>", escaped(name)), escaped(option_text(value))});
+      effective.rows.push_back(
+          {fmt::format("<code>{}</code>", escaped(flag_of(name))), escaped(option_text(value))});
     }
   }
   std::string out;
@@ -260,14 +264,13 @@ std::string differences_html(const std::vector<RunData>& runs, const std::vector
     const Json* effective = member(run.config, "effective");
     if (effective == nullptr || !effective->is_object()) continue;
     for (const auto& [name, value] : effective->items()) {
-      if (name == "--out" || name == "--config" || name == "--resume") continue;
       if (std::find(options.begin(), options.end(), name) == options.end()) options.push_back(name);
     }
   }
   html::Table table{.head = column_heads("option", names), .rows = {}};
   for (const std::string& option : options) {
     std::set<std::string> values;
-    std::vector<std::string> row{fmt::format("<code>{}</code>", escaped(option))};
+    std::vector<std::string> row{fmt::format("<code>{}</code>", escaped(shown_option(option)))};
     for (const RunData& run : runs) {
       const std::string value = option == "command" ? run.facts.command : run.effective(option);
       values.insert(value);
@@ -296,7 +299,8 @@ std::string list_html(const std::vector<RunData>& runs, const std::vector<JobRep
 std::string study_lead(const Study& study) {
   std::string options, groups;
   for (const std::string& option : study.options) {
-    options += fmt::format("{}<code>{}</code>", options.empty() ? "By " : ", ", escaped(option));
+    options +=
+        fmt::format("{}<code>{}</code>", options.empty() ? "By " : ", ", escaped(shown_option(option)));
   }
   for (const StudyGroup& group : study.groups) {
     groups +=
@@ -393,6 +397,7 @@ RunData read_run_data(const std::string& folder) {
       run.notes.emplace_back(error.what());
     }
   }
+  run.config = current_config(std::move(run.config));
   if (run.metrics.torn > 0) {
     run.notes.push_back(fmt::format("{} torn line(s) of metrics.jsonl are left out.", run.metrics.torn));
   }

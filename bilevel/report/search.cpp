@@ -47,7 +47,7 @@ std::vector<std::string> choice_names(const nas::SearchSpace& space, const nas::
 
 nas::SearchSpace space_of(const RunData& run) {
   std::string name = text_in(run.summary, "space");
-  if (name.empty()) name = run.effective("--space");
+  if (name.empty()) name = run.effective("space");
   std::vector<std::string> operations;
   if (const auto found = run.summary.find("operations"); found != run.summary.end() && found->is_array()) {
     for (const Json& one : *found) {
@@ -177,7 +177,7 @@ std::pair<std::string, std::string> genotype_of(const RunData& run) {
     text = text_in(*line, "genotype");
   }
   std::string space = text_in(run.summary, "space");
-  if (space.empty()) space = run.effective("--space");
+  if (space.empty()) space = run.effective("space");
   const std::string path = run.facts.folder + "/genotype.json";
   if (text.empty() && std::filesystem::exists(path)) {
     text = read_file(path, 1 << 20);
@@ -212,12 +212,12 @@ CurveGroup true_accuracies(const RunData& run) {
 // Cells that are drawn and trained one by one: there is no supernet and no alpha.
 bool is_random(const RunData& run) {
   const std::string method = text_in(run.summary, "method");
-  return (method.empty() ? run.effective("--method") : method) == "random";
+  return (method.empty() ? run.effective("method") : method) == "random";
 }
 
 // Empty where there was none: a curve without numbers is left out.
 CurveGroup guard_curve(const RunData& run) {
-  const std::string name = run.effective("--guard");
+  const std::string name = run.effective("guard");
   CurveGroup group{.title = "Guard", .remark = {}, .measures = {{.object = {}, .name = "guard"}}};
   for (const nas::GuardKind& kind : nas::guard_kinds()) {
     if (kind.name != name) continue;
@@ -268,8 +268,8 @@ std::vector<CurveGroup> search_curves(const RunData& run) {
 JobReport search_report(const RunData& run) {
   JobReport job = plain_report(run);
   const Json& s = run.summary;
-  const std::string method = text_in(s, "method").empty() ? run.effective("--method") : text_in(s, "method");
-  const std::string data = text_in(s, "data").empty() ? run.effective("--data") : text_in(s, "data");
+  const std::string method = text_in(s, "method").empty() ? run.effective("method") : text_in(s, "method");
+  const std::string data = text_in(s, "data").empty() ? run.effective("data") : text_in(s, "data");
   const auto [space, genotype] = genotype_of(run);
   job.subject = fmt::format("{} searches {} for {}", method.empty() ? "a search" : method, space,
                             data.empty() ? "images" : name_of_path(data));
@@ -327,7 +327,7 @@ JobReport search_report(const RunData& run) {
 JobReport train_report(const RunData& run) {
   JobReport job = plain_report(run);
   std::string data = text_in(run.summary, "data");
-  if (data.empty()) data = run.effective("--data");
+  if (data.empty()) data = run.effective("data");
   job.subject = "Training a cell on " + (data.empty() ? "images" : name_of_path(data));
   add_cells(run, job, "The cell that was trained");
   return job;

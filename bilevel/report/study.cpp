@@ -11,14 +11,15 @@
 #include <set>
 #include <stdexcept>
 
+#include "bilevel/fields/option_text.h"
+#include "bilevel/fields/options_view.h"
+
 namespace bilevel {
 namespace {
 
 // Options that say where and how a run was watched, not what it computes.
 bool decides_nothing(const std::string& option) {
-  static const std::set<std::string> names{"--out",       "--config", "--resume",    "--json",  "--quiet",
-                                           "--log-level", "--device", "--threads",   "--split", "--benchmark",
-                                           "--data-dir",  "--help",   "--save-every"};
+  static const std::set<std::string> names{"device", "threads", "split", "benchmark", "data_dir"};
   return names.contains(option);
 }
 
@@ -114,12 +115,13 @@ std::vector<std::string> asked_for(const std::vector<RunData>& runs, const std::
   const std::vector<std::string> known = all_options(runs);
   std::vector<std::string> options;
   for (const std::string& name : by) {
-    const std::string option = name == "command" || name.starts_with("--") ? name : "--" + name;
+    const std::string option = field_name(name);
     if (std::find(known.begin(), known.end(), option) == known.end()) {
-      throw std::invalid_argument(fmt::format(
-          "--by {}: no run has an option {}; theirs are in the config.json of their folders", name, option));
+      throw std::invalid_argument(
+          fmt::format("--by {}: no run has an option {}; theirs are in the config.json of their folders",
+                      name, flag_of(option)));
     }
-    if (option == "--seed") {
+    if (option == "seed") {
       throw std::invalid_argument("--by seed: a study takes means over seeds; name options that differ");
     }
     options.push_back(option);
@@ -173,18 +175,17 @@ bool Study::repeated() const {
                      [](const StudyGroup& group) { return group.runs.size() > 1; });
 }
 
+std::string shown_option(const std::string& option) { return option == "command" ? option : flag_of(option); }
+
 Study make_study(const std::vector<RunData>& runs, const std::vector<JobReport>& jobs,
                  const std::vector<std::string>& by) {
   Study study;
   study.run_names = names_of_runs(runs);
   std::vector<std::string> differing;
   for (const std::string& option : all_options(runs)) {
-    if (option == "--seed" || !differs(runs, option)) continue;
+    if (option == "seed" || !differs(runs, option)) continue;
     (decides_nothing(option) ? study.ignored : differing).push_back(option);
   }
-  std::erase_if(study.ignored, [](const std::string& option) {
-    return option == "--out" || option == "--config" || option == "--resume";
-  });
   std::vector<std::string> given, measured;
   std::copy_if(differing.begin(), differing.end(), std::back_inserter(given),
                [&](const std::string& option) { return was_given(runs, option); });

@@ -35,6 +35,9 @@ struct StudyGroup {
   std::vector<Statistic> numbers;   // one for each number of the study
 };
 
+// As a person types it; "command" is none, and stays.
+std::string shown_option(const std::string& option);
+
 struct Study {
   // As few options as tell the groups apart, "--method"; "command" where commands differ. What else differs
   // along with them, and what differs within a group but decides no result (threads, folders), is named

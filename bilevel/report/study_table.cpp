@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bilevel/fields/option_text.h"
 #include "bilevel/report/html.h"
 
 namespace bilevel {
@@ -30,9 +31,7 @@ std::string cell(const StudyNumber& number, const Statistic& s, size_t runs, con
   return text;
 }
 
-std::string option_title(const std::string& option) {
-  return option.starts_with("--") ? option.substr(2) : option;
-}
+std::string option_title(const std::string& option) { return flag_of(option).substr(2); }
 
 std::vector<std::string> heads(const Study& study) {
   std::vector<std::string> head;
@@ -152,7 +151,7 @@ std::string table_html(const Study& study) {
 std::string options_text(const std::vector<std::string>& options) {
   std::string text;
   for (const std::string& option : options) {
-    text += fmt::format("{}<code>{}</code>", text.empty() ? "" : ", ", html::escaped(option));
+    text += fmt::format("{}<code>{}</code>", text.empty() ? "" : ", ", html::escaped(shown_option(option)));
   }
   return text;
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <ctime>
 #include <filesystem>
@@ -19,7 +18,49 @@ using Json = nlohmann::ordered_json;
 
 constexpr int64_t largest_config = 1 << 20;
 
+// Once, what was chosen for a run was kept in an option that no help showed.
+constexpr const char* hidden_choice = "auto_choice";
+
+// "3" -> 3; text that is no number stays.
+Json as_typed(const Json& word) {
+  if (!word.is_string()) return word;
+  const auto text = word.get<std::string>();
+  if (text == "true" || text == "false") return text == "true";
+  const Json read = Json::parse(text, nullptr, false);
+  return read.is_number() ? read : word;
+}
+
 }  // namespace
+
+Json current_config(Json config) {
+  for (const char* part : {"options", "effective"}) {
+    if (!config.is_object() || !config.contains(part) || !config[part].is_object()) continue;
+    Json now = Json::object();
+    for (const auto& [name, value] : config[part].items()) {
+      const std::string field = field_name(name);
+      if (field == name) {
+        now[field] = value;
+      } else if (value.is_array() && value.size() != 1) {
+        now[field] = Json::array();
+        for (const Json& word : value) now[field].push_back(as_typed(word));
+      } else {
+        now[field] = as_typed(value.is_array() ? value.front() : value);
+      }
+    }
+    if (now.contains(hidden_choice)) {
+      if (now[hidden_choice].is_string()) {
+        try {
+          config["notes"]["auto"] = parse_bounded<Json>(now[hidden_choice].get<std::string>());
+        } catch (const std::exception&) {
+          // Nobody's note: the run has its options all the same.
+        }
+      }
+      now.erase(hidden_choice);
+    }
+    config[part] = std::move(now);
+  }
+  return config;
+}
 
 std::string default_run_folder(const std::string& job, uint64_t seed) {
   const std::time_t now = std::time(nullptr);
@@ -35,20 +76,13 @@ std::string default_run_folder(const std::string& job, uint64_t seed) {
 
 StoredRun read_stored_run(const std::string& folder) {
   const std::string path = folder + "/config.json";
-  const Json config = read_json_file(path, largest_config);
+  const Json config = current_config(read_json_file(path, largest_config));
   try {
     StoredRun run;
     run.job = config.at("command").get<std::string>();
     run.given = words_of(config.at("options"));
     run.effective = words_of(config.at("effective"));
     run.notes = config.value("notes", Json::object());
-    // Earlier versions kept what was chosen for a run in an option that no help showed.
-    const auto hidden = std::find_if(run.given.begin(), run.given.end(),
-                                     [](const auto& option) { return option.first == "auto_choice"; });
-    if (hidden != run.given.end()) {
-      run.notes["auto"] = parse_bounded<Json>(hidden->second.at(0));
-      run.given.erase(hidden);
-    }
     return run;
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: {}", path, error.what()));

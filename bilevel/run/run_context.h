@@ -98,6 +98,10 @@ class RunContext {
 // runs/JOB-DATE-TIME-SEED, not there yet.
 std::string default_run_folder(const std::string& job, uint64_t seed);
 
+// config.json as this version writes it, from one of an earlier version, which had flags for names and words
+// for numbers: {"options": {"--terms": ["3"]}} becomes {"options": {"terms": 3}}.
+nlohmann::ordered_json current_config(nlohmann::ordered_json config);
+
 // config.json of a run, of this version or an earlier one.
 struct StoredRun {
   std::string job;

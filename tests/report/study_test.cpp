@@ -33,8 +33,7 @@ Sample sample(const std::string& folder, uint64_t seed, const Json& options, dou
   s.run.facts.status = RunStatus::finished;
   s.run.facts.seed = seed;
   s.run.config = {{"options", options}, {"effective", options}};
-  s.run.config["effective"]["--seed"] = std::to_string(seed);
-  s.run.config["effective"]["--out"] = folder;
+  s.run.config["effective"]["seed"] = std::to_string(seed);
   s.job.numbers = {{"test_accuracy", "test accuracy", accuracy, true, false}};
   return s;
 }
@@ -50,9 +49,9 @@ Study study_of(const std::vector<Sample>& samples, const std::vector<std::string
 }
 
 std::vector<Sample> two_methods() {
-  return {sample("a", 0, {{"--method", "idarts"}}, 90), sample("b", 0, {{"--method", "darts"}}, 50),
-          sample("c", 1, {{"--method", "idarts"}}, 92), sample("d", 1, {{"--method", "darts"}}, 60),
-          sample("e", 2, {{"--method", "idarts"}}, 97)};
+  return {sample("a", 0, {{"method", "idarts"}}, 90), sample("b", 0, {{"method", "darts"}}, 50),
+          sample("c", 1, {{"method", "idarts"}}, 92), sample("d", 1, {{"method", "darts"}}, 60),
+          sample("e", 2, {{"method", "idarts"}}, 97)};
 }
 
 TEST(Statistic, HasTheDeviationOfASample) {
@@ -68,7 +67,7 @@ TEST(Statistic, HasTheDeviationOfASample) {
 
 TEST(Study, TakesMeansOverSeeds) {
   const Study study = study_of(two_methods());
-  EXPECT_THAT(study.options, ElementsAre("--method"));
+  EXPECT_THAT(study.options, ElementsAre("method"));
   ASSERT_EQ(study.groups.size(), 2U);
   EXPECT_EQ(study.groups[0].label, "idarts");
   EXPECT_THAT(study.groups[0].seeds, ElementsAre(0, 1, 2));
@@ -84,20 +83,20 @@ TEST(Study, TakesMeansOverSeeds) {
 TEST(Study, NamesConfigurationsByAsFewOptionsAsTellThemApart) {
   std::vector<Sample> samples = two_methods();
   for (Sample& s : samples) {
-    const bool idarts = s.run.effective("--method") == "idarts";
-    Json effective = {{"--inner-rate", idarts ? "0.01" : "0.025"}};  // before --method, and not typed
+    const bool idarts = s.run.effective("method") == "idarts";
+    Json effective = {{"inner_rate", idarts ? "0.01" : "0.025"}};  // before --method, and not typed
     effective.update(s.run.config["effective"]);
-    effective["--threads"] = std::to_string(s.run.facts.seed);
+    effective["threads"] = std::to_string(s.run.facts.seed);
     s.run.config["effective"] = effective;
   }
   const Study along = study_of(samples);
-  EXPECT_THAT(along.options, ElementsAre("--method"));
-  EXPECT_THAT(along.going_along, ElementsAre("--inner-rate"));
-  EXPECT_THAT(along.ignored, ElementsAre("--threads"));
+  EXPECT_THAT(along.options, ElementsAre("method"));
+  EXPECT_THAT(along.going_along, ElementsAre("inner_rate"));
+  EXPECT_THAT(along.ignored, ElementsAre("threads"));
 
-  samples[4].run.config["effective"]["--epochs"] = "7";  // no longer a run of idarts like the others
+  samples[4].run.config["effective"]["epochs"] = "7";  // no longer a run of idarts like the others
   const Study apart = study_of(samples);
-  EXPECT_THAT(apart.options, ElementsAre("--method", "--epochs"));
+  EXPECT_THAT(apart.options, ElementsAre("method", "epochs"));
   ASSERT_EQ(apart.groups.size(), 3U);
   EXPECT_EQ(apart.groups[2].label, "idarts, 7");
   EXPECT_EQ(apart.groups[0].label, "idarts, \u2013");
@@ -116,23 +115,23 @@ TEST(Study, NamesConfigurationsByAsFewOptionsAsTellThemApart) {
 TEST(Study, ARateMeasuredOnTheSeedsDataMakesNoConfiguration) {
   std::vector<Sample> samples = two_methods();
   for (size_t i = 0; i < samples.size(); ++i) {
-    samples[i].run.config["effective"]["--inner-rate"] = std::to_string(0.01 * static_cast<double>(1 + i));
+    samples[i].run.config["effective"]["inner_rate"] = std::to_string(0.01 * static_cast<double>(1 + i));
   }
   const Study measured = study_of(samples);
-  EXPECT_THAT(measured.options, ElementsAre("--method"));
+  EXPECT_THAT(measured.options, ElementsAre("method"));
   EXPECT_EQ(measured.groups.size(), 2U);
-  EXPECT_THAT(measured.ignored, ElementsAre("--inner-rate"));
-  samples[0].run.config["options"]["--inner-rate"] = "0.01";  // typed: it does
+  EXPECT_THAT(measured.ignored, ElementsAre("inner_rate"));
+  samples[0].run.config["options"]["inner_rate"] = "0.01";  // typed: it does
   EXPECT_EQ(study_of(samples).groups.size(), 5U);
   samples = two_methods();
-  samples[4].run.config["effective"]["--guard"] = "beta-decay";  // of a version whose default it is
+  samples[4].run.config["effective"]["guard"] = "beta-decay";  // of a version whose default it is
   EXPECT_EQ(study_of(samples).groups.size(), 3U);
 }
 
 TEST(Study, CountsNoRunTwiceAndNoneThatDidNotFinish) {
   std::vector<Sample> samples = two_methods();
-  samples.push_back(sample("again", 1, {{"--method", "idarts"}}, 92));
-  samples.push_back(sample("broken", 3, {{"--method", "idarts"}}, 10));
+  samples.push_back(sample("again", 1, {{"method", "idarts"}}, 92));
+  samples.push_back(sample("broken", 3, {{"method", "idarts"}}, 10));
   samples.back().run.facts.status = RunStatus::failed;
   const Study study = study_of(samples);
   EXPECT_THAT(study.groups[0].runs, ElementsAre(0, 2, 4));
@@ -147,7 +146,7 @@ TEST(Study, PrintsItsTableInFourForms) {
         {"valid_loss", "validation loss", 0.5 + 0.01 * static_cast<double>(i), false, false});
   }
   samples[3].job.numbers.pop_back();  // one value is no spread
-  samples[1].run.config["effective"]["--method"] = samples[3].run.config["effective"]["--method"] =
+  samples[1].run.config["effective"]["method"] = samples[3].run.config["effective"]["method"] =
       "50%_a|b, \"c\"";
   const Study study = study_of(samples);
   EXPECT_EQ(study_markdown(study),
@@ -170,11 +169,11 @@ TEST(Study, PrintsItsTableInFourForms) {
             "\\bottomrule\n\\end{tabular}\n");
   std::vector<Sample> missing = two_methods();
   for (Sample& s : missing) {
-    if (s.run.effective("--method") == "darts") s.job.numbers.clear();
+    if (s.run.effective("method") == "darts") s.job.numbers.clear();
   }
   EXPECT_THAT(study_latex(study_of(missing)), HasSubstr("\ndarts & 2 & -- \\\\\n"));
   const Json json = study_json(study);
-  EXPECT_EQ(json["by"], Json({"--method"}));
+  EXPECT_EQ(json["by"], Json({"method"}));
   EXPECT_EQ(json["groups"][1]["numbers"]["valid_loss"],
             Json({{"mean", 0.51}, {"std", nullptr}, {"n", 1}, {"min", 0.51}, {"max", 0.51}}));
   EXPECT_EQ(json["groups"][0]["seeds"], Json({0, 1, 2}));
