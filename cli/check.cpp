@@ -338,10 +338,9 @@ void print_sweep(const CheckReport& r) {
     if (row.name != name) {
       name = row.name;
       previous_error = previous_theory = NAN;
-      const bool implicit = find_estimator(name).implicit;
       fmt::print("\n{:<6}{:>24}{:>48}\n{:>6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", name, "implicit",
-                 implicit ? "its linear system at the final iterate" : "the steps left out (unrolled)", "K",
-                 "error", "bound", "error", "theory", "falls by", "theory");
+                 row.implicit ? "its linear system at the final iterate" : "the steps left out (unrolled)",
+                 "K", "error", "bound", "error", "theory", "falls by", "theory");
     }
     fmt::print("{:>6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", *row.terms, number_text(row.error_implicit),
                bound_text(row) + (row.vacuous ? "*" : ""), number_text(row.own_error),

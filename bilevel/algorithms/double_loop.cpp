@@ -7,8 +7,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "bilevel/hypergradients/registry.h"
-
 namespace bilevel {
 
 void DoubleLoopOptions::validate() const {
@@ -39,7 +37,7 @@ int64_t DoubleLoop::inner_steps(int64_t iteration) const {
       std::ceil(options_.growth * std::pow(static_cast<double>(iteration) + 1, 0.25)));
 }
 
-bool DoubleLoop::unrolls() const { return !find_estimator(std::string(estimator_->name())).implicit; }
+bool DoubleLoop::unrolls() const { return !estimator_->implicit(); }
 
 void DoubleLoop::begin(AlgorithmState& state) const {
   state.inner = optimizer_->start(state.inner.w);

@@ -2,6 +2,7 @@
 // The algorithms by the names of the literature, for programs that take the name from a user.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,6 +43,9 @@ struct AlgorithmSettings {
   double barrier = 0.5;             // of bome: its eta, the paper's
 };
 
+// An algorithm from settings: of a row below, or a user's own, which takes from them what it knows.
+using MakeAlgorithm = std::function<std::unique_ptr<Algorithm>(const AlgorithmSettings& settings)>;
+
 // What decides sensible defaults: whether w begins anew in every iteration, goes on where it was, or the rule
 // is made for minibatches.
 enum class Family { cold, warm, stochastic };
@@ -51,7 +55,7 @@ struct AlgorithmRow {
   std::string summary;
   Family family;
   AlgorithmOptionSet reads;  // options_read() says which of them with given settings
-  std::unique_ptr<Algorithm> (*make)(const AlgorithmSettings&);
+  MakeAlgorithm make;
   // All its rates fall together, in ratios that its proof needs fixed: x takes plain steps, and Adam, which
   // has its own scale, only where a user asks for it.
   bool fixed_ratios = false;

@@ -236,7 +236,9 @@ class SolveRun {
     if (!options_.settings) {
       throw std::invalid_argument("solve: the state was repaired, and needs the algorithm's settings");
     }
-    repaired_ = make_algorithm(std::string(algorithm_->name()), *settings_now());
+    const AlgorithmSettings settings = *settings_now();
+    repaired_ =
+        options_.make ? options_.make(settings) : make_algorithm(std::string(algorithm_->name()), settings);
     algorithm_ = repaired_.get();
   }
 
@@ -348,6 +350,7 @@ class SolveRun {
   // A damping that the algorithm does not read repairs nothing.
   bool can_repair() const {
     if (options_.on_failure != OnFailure::damp) return options_.on_failure != OnFailure::stop;
+    if (options_.make) return true;  // what an own algorithm reads is not known
     return options_read(find_algorithm(std::string(algorithm_->name())), *settings_now())
         .contains(AlgorithmOption::damping);
   }
@@ -393,11 +396,23 @@ class SolveRun {
   Clock::time_point saved_ = Clock::now();
 };
 
+// A repair that cannot be made is refused before the run, not in the middle of it.
+void check_options(const Algorithm& algorithm, const SolveOptions& options) {
+  options.validate();
+  if (options.on_failure == OnFailure::stop || options.make) return;
+  const auto& rows = algorithm_rows();
+  if (std::none_of(rows.begin(), rows.end(), [&](const auto& row) { return row.name == algorithm.name(); })) {
+    throw std::invalid_argument(
+        fmt::format("solve: on_failure = {} needs `make`, because '{}' is not an algorithm of the registry",
+                    name_of(options.on_failure), algorithm.name()));
+  }
+}
+
 }  // namespace
 
 SolveSummary solve(const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
                    const SolveHooks& hooks, const Tensor& x, const Tensor& w) {
-  options.validate();
+  check_options(algorithm, options);
   const Oracle oracle(problem);
   SolveState state;
   state.so_far.algorithm = algorithm.name();
@@ -409,7 +424,7 @@ SolveSummary solve(const Problem& problem, const Algorithm& algorithm, const Sol
 
 SolveSummary continue_solve(const Problem& problem, const Algorithm& algorithm, const SolveOptions& options,
                             SolveState state, const SolveHooks& hooks) {
-  options.validate();
+  check_options(algorithm, options);
   if (state.so_far.algorithm != algorithm.name()) {
     throw std::invalid_argument(
         fmt::format("solve: the state is one of {}, not of {}", state.so_far.algorithm, algorithm.name()));

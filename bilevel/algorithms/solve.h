@@ -28,8 +28,11 @@ struct SolveOptions {
   uint64_t seed = 0;         // of the starting points and of all batches
   StreamOptions batches = {};
   // What the algorithm was made of (registry.h): with it a failure names the rate that is to blame, and can
-  // be repaired. A repair makes the algorithm anew, by its name.
+  // be repaired. A repair makes the algorithm again from other settings: by `make`, or where that is empty by
+  // its name in the registry. An algorithm of one's own, or a DoubleLoop with an estimator of one's own,
+  // needs `make`.
   std::optional<AlgorithmSettings> settings = {};
+  MakeAlgorithm make = {};
   OnFailure on_failure = OnFailure::stop;
   int64_t most_repairs = 20;  // of one run: a rate that was halved so often was not the cause
   void validate() const;

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
-#include <string_view>
 
 #include "bilevel/check/bounds.h"
+#include "bilevel/check/method.h"
 #include "bilevel/check/verdict.h"
 #include "bilevel/core/errors.h"
 #include "bilevel/hypergradients/bound.h"
@@ -21,12 +21,6 @@ namespace {
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 // Where K is not given. Where it matters, MINRES is on an indefinite matrix and gets nowhere.
 constexpr int64_t most_cg_steps = 3000, most_minres_steps = 1000;
-
-bool has_terms(std::string_view name) {
-  constexpr std::string_view with_terms[] = {"truncated", "neumann",     "cg",
-                                             "minres",    "fixed-point", "nystrom"};
-  return std::find(std::begin(with_terms), std::end(with_terms), name) != std::end(with_terms);
-}
 
 double relative_error(const Tensor& value, const Tensor& reference) {
   if (!value.defined() || !reference.defined()) return none;
@@ -43,21 +37,17 @@ double cosine(const Tensor& value, const Tensor& reference) {
 
 class Checker {
  public:
-  Checker(const NamedProblem& problem, const CheckOptions& options,
+  Checker(const Problem& problem, const CheckOptions& options,
           const std::function<void(const std::string&)>& progress)
-      : named_(problem), options_(options), progress_(progress), oracle_(*problem.problem) {
+      : problem_(problem), options_(options), progress_(progress), oracle_(problem) {
     options_.validate();
-    if (options_.methods.empty()) {
-      for (const EstimatorRow& row : estimator_rows()) options_.methods.push_back(row.name);
-      all_methods_ = true;
-    }
-    for (const std::string& name : options_.methods) find_estimator(name);
+    methods_ = all_methods(by_name() ? options_.methods : registry_names(), options_.own);
   }
 
   CheckReport run() {
-    start_ = named_.problem->initial_inner(options_.seed);
-    x_ = named_.problem->initial_outer(options_.seed);
-    report_.problem = named_.name;
+    start_ = problem_.initial_inner(options_.seed);
+    x_ = problem_.initial_outer(options_.seed);
+    report_.problem = options_.problem;
     report_.inner_size = start_.numel();
     report_.outer_size = x_.numel();
     report_.inner = options_.inner;
@@ -68,19 +58,21 @@ class Checker {
     run_inner_loop();
     measure_spectrum();
     find_references();
-    for (const std::string& name : options_.methods) report_.methods.push_back(run_method(name));
+    for (const Method& method : methods_) report_.methods.push_back(run_method(method));
     if (options_.sweep) run_sweep();
     judge(report_);
     return std::move(report_);
   }
 
  private:
+  bool by_name() const { return !options_.methods.empty(); }
+
   void say(const std::string& what) const {
     if (progress_) progress_(what);
   }
 
   Tensor first_iterate() const {
-    const Tensor learned = named_.problem->inner_start(x_);
+    const Tensor learned = problem_.inner_start(x_);
     return learned.defined() ? learned.detach() : start_;
   }
 
@@ -99,7 +91,7 @@ class Checker {
 
   // Where the curvature is the same everywhere, a rate above the limit diverges for certain: refuse at once.
   void check_rate_at_start() {
-    if (!named_.constant_curvature || oracle_.inner_rate(x_).defined()) return;
+    if (!options_.constant_curvature || oracle_.inner_rate(x_).defined()) return;
     say("spectrum at the start");
     const Spectrum spectrum = spectrum_at(first_iterate());
     const double safe_rate = optimizer_->largest_safe_rate(spectrum.largest);
@@ -182,22 +174,21 @@ class Checker {
       return;
     }
     say("unrolled reference: automatic differentiation through the unrolled graph");
-    report_.unrolled = unrolled_reference(*named_.problem, x_, start_, options_.inner);
+    report_.unrolled = unrolled_reference(problem_, x_, start_, options_.inner);
   }
 
   // Its graph holds T copies of everything that a step computes.
   bool wants_unrolled() const {
     constexpr int64_t large = 1'000'000;  // T n
     if (options_.inner.steps * start_.numel() <= large) return true;
-    return std::any_of(options_.methods.begin(), options_.methods.end(),
-                       [](const std::string& name) { return !find_estimator(name).implicit; });
+    return std::any_of(methods_.begin(), methods_.end(), [](const Method& m) { return !m.implicit; });
   }
 
-  EstimatorSettings settings_for(const std::string& name) const {
+  EstimatorSettings settings_for(const Method& method) const {
     EstimatorSettings settings = options_.settings;
-    if (!options_.terms_given && (name == "cg" || name == "minres")) {
-      settings.terms =
-          std::clamp<int64_t>(10 * start_.numel(), 100, name == "cg" ? most_cg_steps : most_minres_steps);
+    if (krylov_to_rounding(method)) {
+      settings.terms = std::clamp<int64_t>(10 * start_.numel(), 100,
+                                           method.name == "cg" ? most_cg_steps : most_minres_steps);
       settings.relative_tolerance = start_.scalar_type() == at::kDouble ? 1e-12 : 1e-5;
     }
     if (!options_.budget_given) {
@@ -209,8 +200,10 @@ class Checker {
     return settings;
   }
 
-  MethodRow compare(const std::string& name, Hypergradient hypergradient) const {
-    MethodRow row{.name = name,
+  MethodRow compare(const Method& method, Hypergradient hypergradient) const {
+    MethodRow row{.name = method.name,
+                  .implicit = method.implicit,
+                  .own = method.own != nullptr,
                   .terms = {},
                   .hypergradient = std::move(hypergradient),
                   .error_implicit = none,
@@ -237,7 +230,7 @@ class Checker {
   // Forward mode takes T * m products of two kinds: minutes or days where x is large. It is run if asked for
   // by name.
   std::string too_long(const std::string& name) {
-    if (!all_methods_ || name != "forward" || options_.inner.steps == 0) return {};
+    if (by_name() || name != "forward" || options_.inner.steps == 0) return {};
     const auto linear = oracle_.linearize(final_.final.w, x_, Batch{});
     linear->hessian(final_.final.w);
     const auto begin = std::chrono::steady_clock::now();
@@ -250,18 +243,17 @@ class Checker {
         product * products);
   }
 
-  MethodRow run_method(const std::string& name) {
-    say(name);
-    const EstimatorSettings settings = settings_for(name);
-    MethodRow row = compare(name, {});
-    row.why = too_long(name);
-    if (row.why.empty()) row = compare(name, run_estimator(*make_estimator(name, settings)).hypergradient);
-    if (has_terms(name)) {
-      const bool krylov_to_rounding = !options_.terms_given && (name == "cg" || name == "minres");
-      row.terms = name == "truncated"  ? settings.truncate
-                  : krylov_to_rounding ? row.hypergradient.iterations
-                                       : settings.terms;
-    }
+  bool krylov_to_rounding(const Method& method) const {
+    return !method.own && !options_.terms_given && (method.name == "cg" || method.name == "minres");
+  }
+
+  MethodRow run_method(const Method& method) {
+    say(method.name);
+    const auto estimator = method.make(settings_for(method));
+    MethodRow row = compare(method, {});
+    if (!method.own) row.why = too_long(method.name);
+    if (row.why.empty()) row = compare(method, run_estimator(*estimator).hypergradient);
+    row.terms = krylov_to_rounding(method) ? row.hypergradient.iterations : estimator->terms();
     return row;
   }
 
@@ -276,28 +268,28 @@ class Checker {
                                             options_.settings.curvature, options_.settings.series_rate);
     const Tensor at_iterate = inverse_at_iterate();
     KnownConstants known;
-    for (const std::string& name : options_.methods) {
-      if (!has_terms(name)) continue;
-      say(fmt::format("sweep of {}", name));
-      const bool implicit = find_estimator(name).implicit;
-      const Tensor& reference = implicit ? at_iterate : report_.unrolled.value;
+    for (const Method& method : methods_) {
+      if (!method.has_terms) continue;
+      say(fmt::format("sweep of {}", method.name));
+      const Tensor& reference = method.implicit ? at_iterate : report_.unrolled.value;
       for (int64_t k = from; k <= to; ++k) {
         EstimatorSettings settings = options_.settings;
         settings.terms = k;
         settings.truncate = k;
-        const auto estimator = make_estimator(name, settings);
+        const auto estimator = method.make(settings);
         // An unrolled method gathers what its bound needs on the way; of the others the constants are found
         // once.
-        HypergradientRequest request{.x = x_, .inner = trajectory, .with_bound = with_bound() && !implicit};
+        HypergradientRequest request{
+            .x = x_, .inner = trajectory, .with_bound = with_bound() && !method.implicit};
         Hypergradient found = estimator->estimate(oracle_, request);
-        if (with_bound() && implicit) bound_error(oracle_, request, found, &known);
-        MethodRow row = compare(name, std::move(found));
+        if (with_bound() && method.implicit) bound_error(oracle_, request, found, &known);
+        MethodRow row = compare(method, std::move(found));
         row.terms = k;
         if (reference.defined()) {
           const double scale = reference.norm().item<double>();
           row.own_error = relative_error(row.hypergradient.value, reference);
-          const bool applies = implicit || options_.inner.optimizer == "gd";
-          if (applies) row.theory = theory_of_terms(name, k, inputs) / (scale > 0 ? scale : 1);
+          const bool applies = method.implicit || options_.inner.optimizer == "gd";
+          if (applies) row.theory = theory_of_terms(method.name, k, inputs) / (scale > 0 ? scale : 1);
         }
         report_.sweep.push_back(std::move(row));
       }
@@ -311,15 +303,15 @@ class Checker {
     return implicit_reference_at(oracle_, x_, final_.final.w, options_.settings.curvature).value;
   }
 
-  const NamedProblem& named_;
+  const Problem& problem_;
   CheckOptions options_;
+  std::vector<Method> methods_;
   const std::function<void(const std::string&)>& progress_;
   Oracle oracle_;
   CheckReport report_;
   std::shared_ptr<const InnerOptimizer> optimizer_;
   Tensor start_, x_;
   Trajectory final_, at_point_;
-  bool all_methods_ = false;
 };
 
 }  // namespace
@@ -339,9 +331,17 @@ void CheckOptions::validate() const {
   }
 }
 
-CheckReport check_problem(const NamedProblem& problem, const CheckOptions& options,
+CheckReport check_problem(const Problem& problem, const CheckOptions& options,
                           const std::function<void(const std::string&)>& progress) {
   return Checker(problem, options, progress).run();
+}
+
+CheckReport check_problem(const NamedProblem& problem, const CheckOptions& options,
+                          const std::function<void(const std::string&)>& progress) {
+  CheckOptions of_problem = options;
+  of_problem.problem = problem.name;
+  of_problem.constant_curvature = problem.constant_curvature;
+  return check_problem(*problem.problem, of_problem, progress);
 }
 
 }  // namespace bilevel

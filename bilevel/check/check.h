@@ -19,7 +19,8 @@ namespace bilevel {
 
 struct CheckOptions {
   InnerOptions inner;
-  std::vector<std::string> methods;  // empty = every estimator
+  std::vector<std::string> methods;  // of the registry; empty = all of them
+  EstimatorList own = {};            // a user's own, in the rows below those; each with a name of its own
   EstimatorSettings settings;
   bool terms_given = false;   // false: cg and minres run to rounding instead of settings.terms steps
   bool budget_given = false;  // false: reverse-binomial gets room for about log2(T) states
@@ -28,12 +29,16 @@ struct CheckOptions {
   bool reference_at_iterate = false;  // the implicit reference where the inner loop ends, not at the solution
   uint64_t seed = 0;                  // of the starting points
   double patience = 60;  // seconds; a method not asked for by name that would take longer is not run
+  std::string problem = "own problem";  // its name in the report
+  bool constant_curvature = false;  // the problem's H does not depend on w: an unsafe rate is refused at once
   void validate() const;
 };
 
 // NaN stands for "there is none" in every number here.
 struct MethodRow {
   std::string name;
+  bool implicit = false;         // what it is an estimate of (HypergradientEstimator::implicit)
+  bool own = false;              // not of the registry
   std::optional<int64_t> terms;  // K, for the methods that have one
   Hypergradient hypergradient;   // value undefined where it was not run
   double error_implicit, error_unrolled, cosine_implicit, cosine_unrolled;
@@ -74,6 +79,9 @@ struct CheckReport {
 
 // Throws std::invalid_argument where the rate cannot work (constant curvature), and NotFiniteError where the
 // inner loop diverges; both name the largest safe rate. `progress` is told what is being done.
+CheckReport check_problem(const Problem& problem, const CheckOptions& options,
+                          const std::function<void(const std::string&)>& progress = {});
+// The same, with the name and the facts of a problem of the registry in place of the options'.
 CheckReport check_problem(const NamedProblem& problem, const CheckOptions& options,
                           const std::function<void(const std::string&)>& progress = {});
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -31,9 +30,7 @@ class Comparing {
 
   Comparison run() {
     choose_yardstick();
-    for (const std::string& name : options_.algorithms) {
-      result_.algorithms.push_back(compared(find_algorithm(name)));
-    }
+    for (const Competitor& one : competitors(options_)) result_.algorithms.push_back(compared(one));
     if (by_value() && !unmeasured_.empty()) {
       result_.yardstick = Yardstick::own_loss;
       result_.why =
@@ -55,6 +52,8 @@ class Comparing {
   void say(const std::string& what) const {
     if (progress_) progress_(what);
   }
+
+  bool searched(const Competitor& one) const { return options_.search.on && !one.as_it_is; }
 
   // At the first x, before anything is run: an inner problem that cannot be solved there is not solved later.
   void choose_yardstick() {
@@ -79,33 +78,33 @@ class Comparing {
     return value;
   }
 
-  ComparedAlgorithm compared(const AlgorithmRow& row) {
+  ComparedAlgorithm compared(const Competitor& one) {
     ComparedAlgorithm result;
-    result.name = row.name;
-    result.family = row.family;
+    result.name = one.name;
+    result.family = one.family;
     CompareOptions own = options_;
-    if (row.family == Family::cold) own.settings.inner.steps = options_.cold_steps;
-    own.solve.batches = batches_of(options_, row);
+    if (one.family == Family::cold) own.settings.inner.steps = options_.cold_steps;
+    own.solve.batches = batches_of(options_, one);
     int64_t iterations = own.solve.iterations;
-    if (has_schedule_with_end(own.settings)) {
-      iterations = iterations_within(problem_, row, own.settings, own.solve);
+    if (!one.as_it_is && has_schedule_with_end(own.settings)) {
+      iterations = iterations_within(problem_, one, own.settings, own.solve);
       result.schedule_iterations = iterations;
     }
     RateCandidates candidates{.best_first = {{.settings = own.settings}}};
-    if (options_.search.on) {
+    if (searched(one)) {
       candidates = search_rates(
-          problem_, own, row, iterations, [this](const SolveRecord& r) { return score(r); }, progress_);
+          problem_, own, one, iterations, [this](const SolveRecord& r) { return score(r); }, progress_);
     }
     result.candidates = candidates.tried;
     result.failed_candidates = candidates.failed;
-    run_first_that_holds(row, own, candidates.best_first, iterations, result);
-    for (ComparedRun& run : result.runs) measure(row, run);
+    run_first_that_holds(one, own, candidates.best_first, iterations, result);
+    for (ComparedRun& run : result.runs) measure(one, run);
     return result;
   }
 
   // A rate that looked best in the short runs of the search may still diverge in a whole one. Those that did
   // not even lower the loss there are not worth a whole run, but for the first.
-  void run_first_that_holds(const AlgorithmRow& row, const CompareOptions& own,
+  void run_first_that_holds(const Competitor& one, const CompareOptions& own,
                             const std::vector<RateCandidate>& candidates, int64_t iterations,
                             ComparedAlgorithm& result) {
     double best = std::numeric_limits<double>::infinity();  // of those that raised the loss
@@ -113,7 +112,7 @@ class Comparing {
       const bool first = result.runs.empty();
       if (!first && !candidate.lowers) break;
       const AlgorithmSettings settings = with_schedule_end(candidate.settings, iterations);
-      std::vector<ComparedRun> runs = all_seeds(row, own, settings);
+      std::vector<ComparedRun> runs = all_seeds(one, own, settings);
       const bool well = ended_well(runs);
       const auto change = well ? change_of(runs) : std::nullopt;
       const bool holds = change && change->last <= change->first;
@@ -121,24 +120,27 @@ class Comparing {
       if (first || holds || last < best) {
         best = last;
         result.runs = std::move(runs);
-        result.inner_steps = settings.inner.steps;
-        result.inner_rate = settings.inner.rate;
-        result.outer_rate = settings.outer.rate;
+        if (!one.as_it_is) {
+          result.inner_steps = settings.inner.steps;
+          result.inner_rate = settings.inner.rate;
+          result.outer_rate = settings.outer.rate;
+        }
       }
       if (holds) return;
-      if (options_.search.on) ++result.dropped_candidates;
+      if (searched(one)) ++result.dropped_candidates;
     }
   }
 
-  std::vector<ComparedRun> all_seeds(const AlgorithmRow& row, const CompareOptions& own,
+  std::vector<ComparedRun> all_seeds(const Competitor& one, const CompareOptions& own,
                                      const AlgorithmSettings& settings) {
     std::vector<ComparedRun> runs;
     SolveOptions solve_options = own.solve;
     solve_options.keep_points = true;
-    solve_options.settings = settings;
-    const auto algorithm = row.make(settings);
+    if (!one.as_it_is) solve_options.settings = settings;
+    if (!one.of_registry) solve_options.make = one.make;
+    const std::shared_ptr<const Algorithm> algorithm = one.as_it_is ? one.as_it_is : one.make(settings);
     for (const uint64_t seed : options_.seeds) {
-      say(fmt::format("{}: seed {}", row.name, seed));
+      say(fmt::format("{}: seed {}", one.name, seed));
       solve_options.seed = seed;
       ComparedRun run;
       run.seed = seed;
@@ -163,8 +165,8 @@ class Comparing {
     return change;
   }
 
-  void measure(const AlgorithmRow& row, ComparedRun& run) {
-    say(fmt::format("{}: measuring seed {}", row.name, run.seed));
+  void measure(const Competitor& one, ComparedRun& run) {
+    say(fmt::format("{}: measuring seed {}", one.name, run.seed));
     for (SolveRecord& record : run.summary.records) {
       ComparedRecord compared;
       compared.value = record.outer_loss;
@@ -173,7 +175,7 @@ class Comparing {
           compared.value = point->value;
           compared.gradient_norm = point->gradient_norm;
         } else {
-          unmeasured_ = fmt::format("at iteration {} of {} with seed {} {}", record.iteration, row.name,
+          unmeasured_ = fmt::format("at iteration {} of {} with seed {} {}", record.iteration, one.name,
                                     run.seed, value_.why());
         }
       }
@@ -218,15 +220,11 @@ void RateSearch::validate() const {
 }
 
 void CompareOptions::validate() const {
-  if (algorithms.empty()) throw std::invalid_argument("compare: algorithms: name at least one");
-  if (seeds.empty()) throw std::invalid_argument("compare: seeds: name at least one");
-  std::set<std::string> seen;
-  for (const std::string& name : algorithms) {
-    find_algorithm(name);
-    if (!seen.insert(name).second) {
-      throw std::invalid_argument(fmt::format("compare: algorithms: {} stands there twice", name));
-    }
+  if (algorithms.empty() && own.empty()) {
+    throw std::invalid_argument("compare: algorithms: name at least one");
   }
+  if (seeds.empty()) throw std::invalid_argument("compare: seeds: name at least one");
+  (void)competitors(*this);
   solve.validate();
   stochastic_batches.validate();
   search.validate();

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,8 +31,16 @@ struct RateSearch {
   void validate() const;
 };
 
+// An algorithm of one's own in a comparison: one of the two is given.
+struct OwnAlgorithm {
+  MakeAlgorithm make = {};                         // for every pair of rates that the search tries
+  std::shared_ptr<const Algorithm> as_it_is = {};  // with rates and steps of its own: nothing is searched
+  Family family = Family::warm;
+};
+
 struct CompareOptions {
-  std::vector<std::string> algorithms;
+  std::vector<std::string> algorithms;  // of the registry
+  std::vector<OwnAlgorithm> own = {};   // a user's own, after those; each with a name of its own
   std::vector<uint64_t> seeds = {0, 1, 2};
   AlgorithmSettings settings = {};
   int64_t cold_steps = 100;  // T of the rules that begin anew each time: theirs must solve the inner problem
@@ -60,7 +69,7 @@ struct ComparedRun {
 struct ComparedAlgorithm {
   std::string name;
   Family family = Family::warm;
-  int64_t inner_steps = 0;
+  int64_t inner_steps = 0;  // these three: 0 where the algorithm was taken as it is
   double inner_rate = 0, outer_rate = 0;
   int64_t candidates = 0;           // pairs of rates that were tried
   int64_t failed_candidates = 0;    // of them, how many diverged in the search

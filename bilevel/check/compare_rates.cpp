@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <stdexcept>
 #include <utility>
 
 #include "bilevel/core/random.h"
@@ -37,13 +39,13 @@ AlgorithmSettings with_rates(AlgorithmSettings settings, double inner_factor, do
 
 // nullopt where a seed diverges. The highest value counts, because a noisy rule can be lucky once with a rate
 // that is too large.
-std::optional<RateCandidate> tried_rates(const Problem& problem, const AlgorithmRow& row,
+std::optional<RateCandidate> tried_rates(const Problem& problem, const Competitor& one,
                                          const AlgorithmSettings& settings, SolveOptions options,
                                          const std::vector<uint64_t>& seeds, const Score& score) {
   RateCandidate result{
       .settings = settings, .value = -std::numeric_limits<double>::infinity(), .lowers = true};
   options.settings = settings;
-  const auto algorithm = row.make(settings);
+  const auto algorithm = one.make(settings);
   for (const uint64_t seed : seeds) {
     options.seed = seed;
     const SolveSummary summary = solve(problem, *algorithm, options);
@@ -58,8 +60,35 @@ std::optional<RateCandidate> tried_rates(const Problem& problem, const Algorithm
 
 }  // namespace
 
-StreamOptions batches_of(const CompareOptions& options, const AlgorithmRow& row) {
-  return row.family == Family::stochastic ? options.stochastic_batches : options.solve.batches;
+std::vector<Competitor> competitors(const CompareOptions& options) {
+  std::vector<Competitor> all;
+  for (const std::string& name : options.algorithms) {
+    const AlgorithmRow& row = find_algorithm(name);
+    all.push_back({.name = name, .family = row.family, .make = row.make, .of_registry = true});
+  }
+  for (const OwnAlgorithm& own : options.own) {
+    if (static_cast<bool>(own.make) == static_cast<bool>(own.as_it_is)) {
+      throw std::invalid_argument("compare: own: give `make` or `as_it_is`, and not both");
+    }
+    const std::string name(own.as_it_is ? own.as_it_is->name() : own.make(options.settings)->name());
+    if (own.as_it_is && options.solve.on_failure != OnFailure::stop) {
+      throw std::invalid_argument(
+          fmt::format("compare: on_failure = {} needs `make` of the own algorithm '{}'",
+                      name_of(options.solve.on_failure), name));
+    }
+    all.push_back({.name = name, .family = own.family, .make = own.make, .as_it_is = own.as_it_is});
+  }
+  std::set<std::string> seen;
+  for (const Competitor& one : all) {
+    if (!seen.insert(one.name).second) {
+      throw std::invalid_argument(fmt::format("compare: algorithms: {} stands there twice", one.name));
+    }
+  }
+  return all;
+}
+
+StreamOptions batches_of(const CompareOptions& options, const Competitor& one) {
+  return one.family == Family::stochastic ? options.stochastic_batches : options.solve.batches;
 }
 
 bool has_schedule_with_end(const AlgorithmSettings& settings) {
@@ -74,7 +103,7 @@ AlgorithmSettings with_schedule_end(AlgorithmSettings settings, int64_t iteratio
   return settings;
 }
 
-int64_t iterations_within(const Problem& problem, const AlgorithmRow& row, AlgorithmSettings settings,
+int64_t iterations_within(const Problem& problem, const Competitor& one, AlgorithmSettings settings,
                           const SolveOptions& budget) {
   if (budget.seconds == 0 && budget.oracle_calls == 0) return budget.iterations;
   settings.inner.schedule = {};
@@ -83,7 +112,7 @@ int64_t iterations_within(const Problem& problem, const AlgorithmRow& row, Algor
   probe.records = 1;
   probe.on_failure = OnFailure::stop;
   probe.settings = settings;
-  const SolveSummary summary = solve(problem, *row.make(settings), probe);
+  const SolveSummary summary = solve(problem, *one.make(settings), probe);
   const auto done = static_cast<double>(summary.state.iteration);
   if (done == 0) return budget.iterations;
   double used = 0;
@@ -95,7 +124,7 @@ int64_t iterations_within(const Problem& problem, const AlgorithmRow& row, Algor
   return std::clamp<int64_t>(std::llround(done / used), 1, std::max<int64_t>(budget.iterations, 1));
 }
 
-RateCandidates search_rates(const Problem& problem, const CompareOptions& options, const AlgorithmRow& row,
+RateCandidates search_rates(const Problem& problem, const CompareOptions& options, const Competitor& one,
                             int64_t iterations, const Score& score, const CompareProgress& progress) {
   const RateSearch& search = options.search;
   // Batches of its own: rates must not be fitted to the seeds that are reported.
@@ -104,7 +133,7 @@ RateCandidates search_rates(const Problem& problem, const CompareOptions& option
   const double part =
       1.0 / static_cast<double>(search.inner_factors.size() * search.outer_rates.size() * seeds.size());
   SolveOptions all = options.solve;
-  all.batches = batches_of(options, row);
+  all.batches = batches_of(options, one);
   if (search.seconds > 0) all.seconds = search.seconds;
   SolveOptions run = part_of_budget(all, part);
   run.records = 1;
@@ -121,10 +150,10 @@ RateCandidates search_rates(const Problem& problem, const CompareOptions& option
       const AlgorithmSettings candidate = with_rates(settings, factor, rate);
       if (progress) {
         progress(
-            fmt::format("{}: inner rate {:.3g}, outer rate {:.3g}", row.name, candidate.inner.rate, rate));
+            fmt::format("{}: inner rate {:.3g}, outer rate {:.3g}", one.name, candidate.inner.rate, rate));
       }
       ++result.tried;
-      if (auto ended_well = tried_rates(problem, row, candidate, run, seeds, score)) {
+      if (auto ended_well = tried_rates(problem, one, candidate, run, seeds, score)) {
         result.best_first.push_back(std::move(*ended_well));
       } else {
         ++result.failed;

@@ -25,6 +25,7 @@ struct DiagnoseOptions {
   InnerGiven given = {};            // which parts of `inner` the user decided
   EstimatorSettings settings = {};  // terms and truncate: the K whose error is asked for; curvature
   bool curvature_given = false;     // the user decided about kind or damping
+  EstimatorList own = {};           // a user's own estimators, each with a row below those of the registry
   // Gradients and products that the search for one estimator's K may take; beyond them K is extrapolated. The
   // references may take up to 32 times as many. Calls and not seconds: advice must not depend on how busy a
   // machine is.

@@ -54,7 +54,7 @@ void Diagnoser::count_steps(const std::string& name, int64_t steps, MethodDiagno
 }
 
 // Where nothing can be measured: the theory's bounds, and counts by their formulas.
-void Diagnoser::predict(const EstimatorRow& row, MethodDiagnosis& d) {
+void Diagnoser::predict(const Method& row, MethodDiagnosis& d) {
   if (is_reverse(row.name)) {
     d.inner_steps = loop_steps();
     count_steps(row.name, d.inner_steps, d);
@@ -73,7 +73,7 @@ void Diagnoser::predict(const EstimatorRow& row, MethodDiagnosis& d) {
   d.seconds = seconds_of(d.counts);
 }
 
-void Diagnoser::predict_terms(const EstimatorRow& row, MethodDiagnosis& d) {
+void Diagnoser::predict_terms(const Method& row, MethodDiagnosis& d) {
   if (!bound_inputs_ && (report_.solution || invertible_)) find_bound_inputs();
   if (!bound_inputs_ || !(scale_ > 0)) return;
   const auto relative = [&](int64_t k) { return theory_of_terms(row.name, k, *bound_inputs_) / scale_; };

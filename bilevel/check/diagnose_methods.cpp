@@ -14,13 +14,13 @@ constexpr int64_t large_inner = 1000;  // unknowns, above which nothing is facto
 
 }  // namespace
 
-bool Diagnoser::worth_measuring(const EstimatorRow& row) const {
+bool Diagnoser::worth_measuring(const Method& row) const {
   if (!(row.implicit ? implicit_ : unrolled_).defined()) return false;
   return row.name != "forward" ||
          2 * loop_steps() * x_.numel() <= options_.calls_per_method;  // T m products of two kinds
 }
 
-void Diagnoser::diagnose_method(const EstimatorRow& row) {
+void Diagnoser::diagnose_method(const Method& row) {
   say(row.name);
   MethodDiagnosis d;
   d.name = row.name;
@@ -44,7 +44,7 @@ void Diagnoser::diagnose_method(const EstimatorRow& row) {
   report_.methods.push_back(std::move(d));
 }
 
-void Diagnoser::judge(const EstimatorRow& row, MethodDiagnosis& d) const {
+void Diagnoser::judge(const Method& row, MethodDiagnosis& d) const {
   if (report_.reference == ReferenceKind::unrolled && row.implicit) {
     d.usable = false;
     d.note = "the derivative through a learned start or rate is not implicit";
@@ -63,12 +63,15 @@ void Diagnoser::judge(const EstimatorRow& row, MethodDiagnosis& d) const {
   } else if (row.name == "exact") {
     d.usable = false;
     d.note = "a reference: cg with enough K is as good and says what it costs";
+  } else if (row.own && d.basis == Basis::none) {
+    d.usable = false;
+    d.note = "there is nothing to measure it against";
   } else if (!d.reaches && d.basis != Basis::none) {
     d.note = "nothing that was tried reaches the accuracy";
   }
 }
 
-void Diagnoser::measure_once(const EstimatorRow& row, MethodDiagnosis& d) {
+void Diagnoser::measure_once(const Method& row, MethodDiagnosis& d) {
   if (row.name == "exact" && start_.numel() > large_inner && report_.inner_basis == Basis::measured) {
     d.error = report_.inner_error;  // nearly exact inverses were measured along the loop
     d.basis = Basis::measured;
@@ -78,14 +81,15 @@ void Diagnoser::measure_once(const EstimatorRow& row, MethodDiagnosis& d) {
     d.bytes = 4 * static_cast<int64_t>(start_.nbytes());
     return;
   }
-  const Trial trial = try_terms(row, 0, inner_.steps);
-  d.error = trial.error;
+  Trial trial = try_terms(row, 0, inner_.steps);
   d.basis = Basis::measured;
-  d.reaches = d.error <= options_.accuracy;
+  d.reaches = (row.own ? worse_error(row, trial) : trial.error) <= options_.accuracy;
+  d.error = trial.error;
+  d.another_error = trial.another_error;
   set_cost(row, trial, d);
 }
 
-void Diagnoser::measure_terms(const EstimatorRow& row, MethodDiagnosis& d) {
+void Diagnoser::measure_terms(const Method& row, MethodDiagnosis& d) {
   Trial asked = try_terms(row, *d.asked_terms, inner_.steps);
   d.asked_error = asked.error;
   d.asked_basis = Basis::measured;
@@ -129,7 +133,7 @@ void Diagnoser::measure_terms(const EstimatorRow& row, MethodDiagnosis& d) {
 }
 
 // T is the one number that reverse mode has.
-void Diagnoser::find_reverse_steps(const EstimatorRow& row) {
+void Diagnoser::find_reverse_steps(const Method& row) {
   const int64_t budget = calls() + options_.calls_per_method;
   std::map<int64_t, Trial> tried;
   const auto error_at = [&](int64_t t) {
@@ -145,7 +149,7 @@ void Diagnoser::find_reverse_steps(const EstimatorRow& row) {
   if (!reverse_->extrapolated) reverse_trial_ = tried.at(reverse_->terms);
 }
 
-void Diagnoser::measure_reverse(const EstimatorRow& row, MethodDiagnosis& d) {
+void Diagnoser::measure_reverse(const Method& row, MethodDiagnosis& d) {
   const bool first = row.name == "reverse";
   if (first && report_.solution && !options_.given.steps) find_reverse_steps(row);
   d.inner_steps = loop_steps();

@@ -60,6 +60,10 @@ void Diagnoser::recommend() {
   r.sentence = report_.unsafe_rate ? unsafe_sentence() : sentence(best);
 }
 
+const Method& Diagnoser::method(const std::string& name) const {
+  return *std::find_if(methods_.begin(), methods_.end(), [&](const Method& m) { return m.name == name; });
+}
+
 void Diagnoser::take(const MethodDiagnosis* best) {
   Recommendation& r = report_.recommendation;
   r = {};
@@ -79,7 +83,7 @@ void Diagnoser::take(const MethodDiagnosis* best) {
   r.error = best->error;
   r.basis = best->basis;
   r.another_error = best->another_error;
-  if (find_estimator(r.method).implicit) {
+  if (method(r.method).implicit && !method(r.method).own) {
     r.curvature = options_.settings.curvature;
     if (is_series(r.method)) r.series_rate = options_.settings.series_rate;
   }
@@ -92,14 +96,14 @@ bool Diagnoser::affordable(const MethodDiagnosis& d) const {
 // One hypergradient with just these settings, from the start: what a user will get.
 void Diagnoser::verify(const MethodDiagnosis& best) {
   Recommendation& r = report_.recommendation;
-  const EstimatorRow& row = find_estimator(r.method);
+  const Method& row = method(r.method);
   const Tensor& reference = row.implicit ? implicit_ : unrolled_;
   if (!reference.defined() || !affordable(best)) return;
   say("the recommendation, once more");
   EstimatorSettings settings = options_.settings;
   settings.terms = settings.truncate = r.terms;
   settings.byte_budget = std::max<int64_t>(best.bytes, state_bytes());
-  const auto estimator = make_estimator(r.method, settings);
+  const auto estimator = row.make(settings);
   r.error = relative_error(run_from_start(oracle_, *estimator, r.inner.steps).value, reference);
   r.basis = Basis::measured;
   const Tensor& another = row.implicit ? another_implicit_ : another_unrolled_;
@@ -148,8 +152,7 @@ std::string Diagnoser::sentence(const MethodDiagnosis* best) const {
       fmt::format("{}{} {} after T = {} steps of {}{} at {}", why, why.empty() ? "Take" : "take", what,
                   r.inner.steps, r.inner.optimizer, momentum, rate);
   if (best == nullptr) return text + ": nothing could be measured here.";
-  const char* against = !find_estimator(r.method).implicit && !report_.solution
-                            ? "the derivative of all steps"
+  const char* against = !method(r.method).implicit && !report_.solution ? "the derivative of all steps"
                         : report_.reference == ReferenceKind::solution
                             ? "the exact hypergradient"
                             : "that matrix's own inverse where the inner loop ends, solved or not";

@@ -104,7 +104,7 @@ void Diagnoser::diagnose_solution() {
   report_.end = point_at(state_at(inner_.steps).w);
   unrolled_ = implicit_;
   another_unrolled_ = another_implicit_;
-  for (const EstimatorRow& row : estimator_rows()) diagnose_method(row);
+  for (const Method& row : methods_) diagnose_method(row);
 }
 
 // T whose unsolvedness costs a share of the accuracy, by nearly exact inverses along the loop.
@@ -157,7 +157,7 @@ void Diagnoser::diagnose_iterate() {
   ask_another(w);
   find_iterate_reference(w);
   find_unrolled_reference();
-  for (const EstimatorRow& row : estimator_rows()) diagnose_method(row);
+  for (const Method& row : methods_) diagnose_method(row);
 }
 
 bool Diagnoser::has_gauss_newton(const Tensor& w) {
@@ -241,7 +241,7 @@ void Diagnoser::diagnose_steps() {
   run.options = inner_;
   report_.end = point_at(run_inner(oracle_, x_, start_, run).final.w);
   report_.negative_curvature = negative(report_.end.spectrum);
-  for (const EstimatorRow& row : estimator_rows()) diagnose_method(row);
+  for (const Method& row : methods_) diagnose_method(row);
 }
 
 }  // namespace bilevel::diagnosis

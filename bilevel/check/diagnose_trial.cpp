@@ -36,11 +36,12 @@ Hypergradient Diagnoser::run_from_start(Oracle& oracle, const HypergradientEstim
   return hypergradient_at(oracle, x_, start_, options, estimator).hypergradient;
 }
 
-Hypergradient Diagnoser::estimate(Oracle& oracle, const EstimatorRow& row, int64_t terms, int64_t steps) {
+Hypergradient Diagnoser::estimate(Oracle& oracle, const Method& row, int64_t terms, int64_t steps) {
   EstimatorSettings settings = options_.settings;
   settings.terms = settings.truncate = terms;
   settings.byte_budget = std::max<int64_t>(state_bytes() * binomial_slots(steps), 1);
-  const auto estimator = make_estimator(row.name, settings);
+  const auto estimator = row.make(settings);
+  if (row.own) return run_from_start(oracle, *estimator, steps);  // no one knows what it reads of the steps
   if (row.name == "truncated") {
     return estimator->estimate(oracle, {.x = x_, .inner = kept_trajectory(steps)});
   }
@@ -51,7 +52,7 @@ Hypergradient Diagnoser::estimate(Oracle& oracle, const EstimatorRow& row, int64
   return run_from_start(oracle, *estimator, steps);
 }
 
-Diagnoser::Trial Diagnoser::try_terms(const EstimatorRow& row, int64_t terms, int64_t steps) {
+Diagnoser::Trial Diagnoser::try_terms(const Method& row, int64_t terms, int64_t steps) {
   Trial trial;
   trial.terms = terms;
   trial.steps = steps;
@@ -62,7 +63,7 @@ Diagnoser::Trial Diagnoser::try_terms(const EstimatorRow& row, int64_t terms, in
 }
 
 // NaN where there is no second question or no exact answer to it.
-double Diagnoser::another_error(const EstimatorRow& row, int64_t terms, int64_t steps) {
+double Diagnoser::another_error(const Method& row, int64_t terms, int64_t steps) {
   const Tensor& reference = row.implicit ? another_implicit_ : another_unrolled_;
   if (!reference.defined()) return none;
   const double error = relative_error(estimate(*another_oracle_, row, terms, steps).value, reference);
@@ -71,7 +72,7 @@ double Diagnoser::another_error(const EstimatorRow& row, int64_t terms, int64_t 
 
 // The larger error of the two questions. The second is asked where the first is answered well enough: what
 // fails there fails.
-double Diagnoser::worse_error(const EstimatorRow& row, Trial& trial) {
+double Diagnoser::worse_error(const Method& row, Trial& trial) {
   if (!(trial.error <= options_.accuracy)) return trial.error;
   trial.another_error = another_error(row, trial.terms, trial.steps);
   return std::fmax(trial.error, trial.another_error);
@@ -114,7 +115,7 @@ double Diagnoser::seconds_of(const OracleCounts& c) const {
 
 // Fills counts, seconds and bytes of `terms` from what was measured at a trial: a term more is a product
 // more.
-void Diagnoser::set_cost(const EstimatorRow& row, const Trial& trial, MethodDiagnosis& d) const {
+void Diagnoser::set_cost(const Method& row, const Trial& trial, MethodDiagnosis& d) const {
   const int64_t more = d.terms ? *d.terms - trial.terms : 0;
   if (more != 0 && row.name == "truncated") return count_steps(row.name, *d.terms, d);
   d.counts = trial.hypergradient.counts;

@@ -13,11 +13,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bilevel/check/bounds.h"
 #include "bilevel/check/diagnose.h"
 #include "bilevel/check/least_terms.h"
 #include "bilevel/check/linear_outer.h"
+#include "bilevel/check/method.h"
 
 namespace bilevel::diagnosis {
 
@@ -47,6 +49,7 @@ class Diagnoser {
             const std::function<void(const std::string&)>& progress)
       : named_(named), options_(options), progress_(progress), oracle_(*named.problem) {
     options_.validate();
+    methods_ = all_methods(registry_names(), options_.own);
   }
 
   Diagnosis run();
@@ -95,30 +98,31 @@ class Diagnoser {
     int64_t terms = 0, steps = 0;
   };
   Hypergradient run_from_start(Oracle& oracle, const HypergradientEstimator& estimator, int64_t steps);
-  Hypergradient estimate(Oracle& oracle, const EstimatorRow& row, int64_t terms, int64_t steps);
-  Trial try_terms(const EstimatorRow& row, int64_t terms, int64_t steps);
-  double another_error(const EstimatorRow& row, int64_t terms, int64_t steps);
-  double worse_error(const EstimatorRow& row, Trial& trial);
+  Hypergradient estimate(Oracle& oracle, const Method& row, int64_t terms, int64_t steps);
+  Trial try_terms(const Method& row, int64_t terms, int64_t steps);
+  double another_error(const Method& row, int64_t terms, int64_t steps);
+  double worse_error(const Method& row, Trial& trial);
   Trajectory& kept_trajectory(int64_t steps);
   double contraction_of(const std::string& name) const;
   double seconds_of(const OracleCounts& c) const;
-  void set_cost(const EstimatorRow& row, const Trial& trial, MethodDiagnosis& d) const;
+  void set_cost(const Method& row, const Trial& trial, MethodDiagnosis& d) const;
   void add_inner_loop(MethodDiagnosis& d) const;
   int64_t loop_steps() const;  // T of what goes through the steps
   bool gives_what_reverse_does(const std::string& name) const;
   void count_steps(const std::string& name, int64_t steps, MethodDiagnosis& d) const;
-  bool worth_measuring(const EstimatorRow& row) const;
-  void diagnose_method(const EstimatorRow& row);
-  void judge(const EstimatorRow& row, MethodDiagnosis& d) const;
-  void measure_once(const EstimatorRow& row, MethodDiagnosis& d);
-  void measure_terms(const EstimatorRow& row, MethodDiagnosis& d);
-  void find_reverse_steps(const EstimatorRow& row);
-  void measure_reverse(const EstimatorRow& row, MethodDiagnosis& d);
-  void predict(const EstimatorRow& row, MethodDiagnosis& d);
-  void predict_terms(const EstimatorRow& row, MethodDiagnosis& d);
+  bool worth_measuring(const Method& row) const;
+  void diagnose_method(const Method& row);
+  void judge(const Method& row, MethodDiagnosis& d) const;
+  void measure_once(const Method& row, MethodDiagnosis& d);
+  void measure_terms(const Method& row, MethodDiagnosis& d);
+  void find_reverse_steps(const Method& row);
+  void measure_reverse(const Method& row, MethodDiagnosis& d);
+  void predict(const Method& row, MethodDiagnosis& d);
+  void predict_terms(const Method& row, MethodDiagnosis& d);
   void find_bound_inputs();
 
   // The choice.
+  const Method& method(const std::string& name) const;
   MethodDiagnosis* cheapest();
   void recommend();
   void take(const MethodDiagnosis* best);
@@ -129,6 +133,7 @@ class Diagnoser {
 
   const DiagnosedProblem& named_;
   DiagnoseOptions options_;
+  std::vector<Method> methods_;
   const std::function<void(const std::string&)>& progress_;
   Oracle oracle_;
   Diagnosis report_;

@@ -77,7 +77,7 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
   }
   if (!obstacle.empty()) return obstacle;
   if (row.name == "nystrom")
-    return fmt::format("rank {} is too low for {} unknowns", *row.terms, r.inner_size);
+    return fmt::format("rank {} is too low for {} unknowns", row.terms.value_or(0), r.inner_size);
   if (row.name == "general-forward" && !is_hessian(r.curvature)) {
     return fmt::format("follows the Hessian along the inner iterates, not the {}",
                        curvature_text(r.curvature));
@@ -87,7 +87,7 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
                        needed_terms(r, r.contraction));
   }
   if (is_series)
-    return fmt::format("the series is too short at K = {}{}", *row.terms,
+    return fmt::format("the series is too short at K = {}{}", row.terms.value_or(0),
                        needed_terms(r, r.series_contraction));
   if (row.hypergradient.relative_residual > r.trust_below) {
     return fmt::format("linear system unsolved: relative residual {:.2g} after {} steps; take more --terms",
@@ -100,6 +100,10 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
         "--inner-steps",
         r.inner_gradient_norm, r.inner.steps);
   }
+  if (row.own) {
+    return fmt::format("off by {:.2g} from the implicit hypergradient, with status {}", row.error_implicit,
+                       name_of(status));
+  }
   return fmt::format("ended with status {}", name_of(status));
 }
 
@@ -109,10 +113,15 @@ std::string why_unrolled_is_off(const MethodRow& row, const CheckReport& r) {
     return fmt::format("differentiates 1 of T = {} steps{}", r.inner.steps, needed_steps(r));
   }
   if (row.name == "truncated") {
-    return fmt::format("keeps K = {} of T = {} steps{}", *row.terms, r.inner.steps, needed_steps(r));
+    return fmt::format("keeps K = {} of T = {} steps{}", row.terms.value_or(0), r.inner.steps,
+                       needed_steps(r));
   }
   if (row.name == "general-backward") {
     return "Lemma 2 describes gradient descent without momentum, from a fixed start at a fixed rate";
+  }
+  if (row.own) {
+    return fmt::format("off by {:.2g} from the derivative of the T = {} steps taken", row.error_unrolled,
+                       r.inner.steps);
   }
   return "differs from the unrolled reference: this is a bug, please report it";
 }
@@ -132,12 +141,11 @@ std::string why_not_implicit(const CheckReport& r) {
 
 void judge_row(MethodRow& row, const CheckReport& r, double exact_error) {
   if (!row.hypergradient.value.defined()) return;  // was not run, and says why
-  const bool implicit = find_estimator(row.name).implicit;
-  const double error = implicit ? row.error_implicit : row.error_unrolled;
+  const double error = row.implicit ? row.error_implicit : row.error_unrolled;
   row.trusted = !is_off(error, r.trust_below);
   if (!row.trusted) {
-    row.why = implicit ? why_implicit_is_off(row, r, exact_error) : why_unrolled_is_off(row, r);
-  } else if (implicit) {
+    row.why = row.implicit ? why_implicit_is_off(row, r, exact_error) : why_unrolled_is_off(row, r);
+  } else if (row.implicit) {
     row.why = "agrees with the implicit hypergradient";
   } else if (is_off(row.error_implicit, r.trust_below)) {
     row.why = why_not_implicit(r);

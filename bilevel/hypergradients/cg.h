@@ -17,6 +17,8 @@ class ConjugateGradientEstimator : public HypergradientEstimator {
  public:
   explicit ConjugateGradientEstimator(KrylovOptions options = {});
   std::string_view name() const override { return "cg"; }
+  bool implicit() const override { return true; }
+  std::optional<int64_t> terms() const override { return options_.steps; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -3,6 +3,8 @@
 // with what it cost and how it ended. Adding one is a file in this folder and a row in registry.cpp.
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +56,11 @@ class HypergradientEstimator {
  public:
   virtual ~HypergradientEstimator() = default;
   virtual std::string_view name() const = 0;
+  // True: its limit is the implicit hypergradient, df/dx - C H^-1 df/dw at the solved inner problem. False:
+  // the derivative through the steps that were really taken.
+  virtual bool implicit() const = 0;
+  // K, of those that have one: the terms of a series, steps of a linear solver, kept steps, a rank.
+  virtual std::optional<int64_t> terms() const { return std::nullopt; }
   // Which states of a trajectory of `steps` steps it needs: t stands for the state before step t.
   virtual std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const;
 
@@ -63,6 +70,7 @@ class HypergradientEstimator {
  private:
   virtual Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const = 0;
 };
+using EstimatorList = std::vector<std::shared_ptr<const HypergradientEstimator>>;
 
 // What every estimator begins with: f and df/dx at the final iterate.
 Hypergradient estimate_from(const OuterGradients& outer);

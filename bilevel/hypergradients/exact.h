@@ -18,6 +18,7 @@ class Exact : public HypergradientEstimator {
  public:
   explicit Exact(ExactOptions options = {});
   std::string_view name() const override { return "exact"; }
+  bool implicit() const override { return true; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

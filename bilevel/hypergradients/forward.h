@@ -10,6 +10,7 @@ namespace bilevel {
 class Forward : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "forward"; }
+  bool implicit() const override { return false; }
   // The start alone: the steps are taken again, T inner gradients, because the sensitivities travel with
   // them.
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;

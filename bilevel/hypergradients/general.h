@@ -29,6 +29,7 @@ Tensor general_forward_sum(Oracle& oracle, const Tensor& x, const std::vector<Te
 class GeneralBackward : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "general-backward"; }
+  bool implicit() const override { return false; }
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 
  private:
@@ -39,6 +40,8 @@ class GeneralBackward : public HypergradientEstimator {
 class GeneralForward : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "general-forward"; }
+  // As a series: its v approaches H^-1 df/dw as the iterates settle.
+  bool implicit() const override { return true; }
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 
  private:

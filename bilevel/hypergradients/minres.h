@@ -9,6 +9,8 @@ class MinresEstimator : public HypergradientEstimator {
  public:
   explicit MinresEstimator(KrylovOptions options = {});
   std::string_view name() const override { return "minres"; }
+  bool implicit() const override { return true; }
+  std::optional<int64_t> terms() const override { return options_.steps; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -17,6 +17,8 @@ class NeumannEstimator : public HypergradientEstimator {
  public:
   explicit NeumannEstimator(NeumannEstimatorOptions options = {});
   std::string_view name() const override { return "neumann"; }
+  bool implicit() const override { return true; }
+  std::optional<int64_t> terms() const override { return options_.terms; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -18,6 +18,8 @@ class NystromEstimator : public HypergradientEstimator {
  public:
   explicit NystromEstimator(NystromOptions options = {});
   std::string_view name() const override { return "nystrom"; }
+  bool implicit() const override { return true; }
+  std::optional<int64_t> terms() const override { return options_.rank; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -19,6 +19,7 @@ class OneStep : public Truncated {
                    .difference_mixed = options.difference_mixed,
                    .difference_step = options.difference_step}) {}
   std::string_view name() const override { return "one-step"; }
+  std::optional<int64_t> terms() const override { return std::nullopt; }  // always one
 };
 
 }  // namespace bilevel

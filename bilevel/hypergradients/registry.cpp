@@ -41,13 +41,12 @@ KrylovOptions krylov(const Settings& s) {
 
 const std::vector<EstimatorRow>& estimator_rows() {
   static const std::vector<EstimatorRow> rows = {
-      {"exact", "implicit, by a factorisation or CG to rounding", true, on_curvature(),
+      {"exact", "implicit, by a factorisation or CG to rounding", on_curvature(),
        [](const Settings& s) -> Made {
          return std::make_unique<Exact>(ExactOptions{.curvature = s.curvature});
        }},
       {"one-step",
        "DARTS: the derivative of the last step alone",
-       false,
        {EstimatorOption::difference_mixed},
        [](const Settings& s) -> Made {
          return std::make_unique<OneStep>(OneStepOptions{.difference_mixed = s.curvature.difference_mixed,
@@ -55,29 +54,24 @@ const std::vector<EstimatorRow>& estimator_rows() {
        }},
       {"t1t2",
        "the inverse Hessian replaced by the identity",
-       true,
        {},
        [](const Settings&) -> Made { return std::make_unique<T1T2>(); }},
       {"reverse",
        "back-propagation through all T steps, all kept",
-       false,
        {},
        [](const Settings&) -> Made { return std::make_unique<Reverse>(); }},
       {"reverse-sqrt",
        "the same, every sqrt(T)-th iterate kept",
-       false,
        {},
        [](const Settings&) -> Made { return std::make_unique<ReverseSqrt>(); }},
       {"reverse-binomial",
        "the same, within a byte budget (Revolve)",
-       false,
        {EstimatorOption::byte_budget},
        [](const Settings& s) -> Made {
          return std::make_unique<ReverseBinomial>(ReverseBinomialOptions{.byte_budget = s.byte_budget});
        }},
       {"truncated",
        "K-RMD: back-propagation through the last K steps",
-       false,
        {EstimatorOption::truncate, EstimatorOption::difference_mixed},
        [](const Settings& s) -> Made {
          return std::make_unique<Truncated>(TruncatedOptions{.steps = s.truncate,
@@ -86,28 +80,27 @@ const std::vector<EstimatorRow>& estimator_rows() {
        }},
       {"forward",
        "sensitivities carried along the steps",
-       false,
        {},
        [](const Settings&) -> Made { return std::make_unique<Forward>(); }},
-      {"neumann", "iDARTS, stocBiO: a series with K Hessian products", true,
+      {"neumann", "iDARTS, stocBiO: a series with K Hessian products",
        on_curvature({EstimatorOption::terms, EstimatorOption::series_rate}),
        [](const Settings& s) -> Made {
          return std::make_unique<NeumannEstimator>(
              NeumannEstimatorOptions{.terms = s.terms, .rate = s.series_rate, .curvature = s.curvature});
        }},
-      {"cg", "AID-CG: conjugate gradients", true,
+      {"cg", "AID-CG: conjugate gradients",
        on_curvature({EstimatorOption::terms, EstimatorOption::relative_tolerance}),
        [](const Settings& s) -> Made { return std::make_unique<ConjugateGradientEstimator>(krylov(s)); }},
-      {"minres", "minimal residuals, for indefinite curvature", true,
+      {"minres", "minimal residuals, for indefinite curvature",
        on_curvature({EstimatorOption::terms, EstimatorOption::relative_tolerance}),
        [](const Settings& s) -> Made { return std::make_unique<MinresEstimator>(krylov(s)); }},
-      {"fixed-point", "AID-FP: a fixed-point iteration", true,
+      {"fixed-point", "AID-FP: a fixed-point iteration",
        on_curvature({EstimatorOption::terms, EstimatorOption::series_rate}),
        [](const Settings& s) -> Made {
          return std::make_unique<FixedPointEstimator>(
              FixedPointEstimatorOptions{.steps = s.terms, .rate = s.series_rate, .curvature = s.curvature});
        }},
-      {"nystrom", "the inverse of a low-rank approximation", true,
+      {"nystrom", "the inverse of a low-rank approximation",
        on_curvature({EstimatorOption::terms, EstimatorOption::seed}),
        [](const Settings& s) -> Made {
          const int64_t rank = s.terms == 0 ? 1 : s.terms;  // zero terms are legal everywhere else
@@ -116,12 +109,10 @@ const std::vector<EstimatorRow>& estimator_rows() {
        }},
       {"general-backward",
        "FSLA's Lemma 2 over the inner iterates, backward",
-       false,
        {},
        [](const Settings&) -> Made { return std::make_unique<GeneralBackward>(); }},
       {"general-forward",
        "FSLA's Lemma 2 over the inner iterates, forward",
-       true,
        {},
        [](const Settings&) -> Made { return std::make_unique<GeneralForward>(); }},
   };

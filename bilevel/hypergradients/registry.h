@@ -40,7 +40,6 @@ enum class EstimatorOption {
 struct EstimatorRow {
   std::string name;
   std::string summary;
-  bool implicit;  // its limit is the implicit hypergradient; else that of the steps really taken
   std::set<EstimatorOption> reads;  // which settings change its estimate
   std::unique_ptr<HypergradientEstimator> (*make)(const EstimatorSettings&);
 };

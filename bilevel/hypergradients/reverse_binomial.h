@@ -17,6 +17,7 @@ class ReverseBinomial : public HypergradientEstimator {
  public:
   explicit ReverseBinomial(ReverseBinomialOptions options = {});
   std::string_view name() const override { return "reverse-binomial"; }
+  bool implicit() const override { return false; }
   // Throws std::invalid_argument where the budget does not hold one state.
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 

@@ -9,6 +9,7 @@ namespace bilevel {
 class ReverseSqrt : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "reverse-sqrt"; }
+  bool implicit() const override { return false; }
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 
  private:

@@ -8,6 +8,7 @@ namespace bilevel {
 class T1T2 : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "t1t2"; }
+  bool implicit() const override { return true; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

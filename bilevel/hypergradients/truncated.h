@@ -19,6 +19,8 @@ class Truncated : public HypergradientEstimator {
  public:
   explicit Truncated(TruncatedOptions options = {});
   std::string_view name() const override { return "truncated"; }
+  bool implicit() const override { return false; }
+  std::optional<int64_t> terms() const override { return options_.steps; }
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 
  private:

@@ -31,6 +31,7 @@ class BlockCg : public HypergradientEstimator {
  public:
   explicit BlockCg(BlockCgOptions options);
   std::string_view name() const override { return "block-cg"; }
+  bool implicit() const override { return true; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -12,6 +12,7 @@ namespace bilevel::meta {
 class FirstOrder : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "first-order"; }
+  bool implicit() const override { return false; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -144,7 +144,7 @@ TEST(Diagnose, WhatIsExtrapolatedIsCountedAsItWouldRun) {
     const Diagnosis d = diagnose(diagonal.facts, options);
     int compared = 0;
     for (const MethodDiagnosis& m : d.methods) {
-      if ((find_estimator(m.name).implicit && m.name != "general-forward") || m.name == "truncated" ||
+      if ((make_estimator(m.name, {})->implicit() && m.name != "general-forward") || m.name == "truncated" ||
           m.name == "one-step" || m.name == "t1t2")
         continue;
       EstimatorSettings settings;
@@ -379,7 +379,7 @@ TEST(Diagnose, NegativeCurvatureWithoutGaussNewton) {
       .problem = &problem, .name = "two wells", .inner_steps = 6, .inner_rate = 0.05};
   const Diagnosis d = diagnose(facts, {});
   ASSERT_TRUE(d.negative_curvature);
-  EXPECT_FALSE(find_estimator(d.recommendation.method).implicit) << d.recommendation.sentence;
+  EXPECT_FALSE(make_estimator(d.recommendation.method, {})->implicit()) << d.recommendation.sentence;
   EXPECT_LE(d.recommendation.error, 0.01);
   EXPECT_THAT(row(d, "cg").note, HasSubstr("not positive"));
 }
@@ -388,7 +388,7 @@ TEST(Diagnose, ALearnedStartIsNotImplicit) {
   const NamedProblem named = make_problem("learned-rate");
   const Diagnosis d = diagnose(diagnosed(named), {});
   EXPECT_EQ(d.reference, ReferenceKind::unrolled);
-  EXPECT_FALSE(find_estimator(d.recommendation.method).implicit);
+  EXPECT_FALSE(make_estimator(d.recommendation.method, {})->implicit());
   EXPECT_LE(d.recommendation.error, 0.01);
   EXPECT_THAT(d.recommendation.sentence, HasSubstr("part of x"));
 }
