@@ -107,10 +107,9 @@ inline Trajectory standing_at(const Tensor& w, double rate = 0.1) {
   return inner;
 }
 
-// One estimate by the estimator's name, along a trajectory that keeps what it needs. The trajectory is a
-// copy, because reverse-binomial frees states.
+// One estimate by the estimator's name, along a trajectory that keeps what it needs.
 inline Hypergradient estimate_along(const std::string& name, const EstimatorSettings& settings,
-                                    Oracle& oracle, const Tensor& x, Trajectory inner,
+                                    Oracle& oracle, const Tensor& x, const Trajectory& inner,
                                     const Batch& outer = {}) {
   return make_estimator(name, settings)->estimate(oracle, {.x = x, .inner = inner, .outer = outer});
 }

@@ -66,6 +66,7 @@ IterationSummary DoubleLoop::advance(Oracle& oracle, AlgorithmState& state, Stre
   request.outer = streams.outer("loss");
   for (int64_t k = 0; k < options_.hessian_batches; ++k) request.hessian.push_back(streams.inner("hessian"));
   request.cross = options_.one_batch ? request.hessian.front() : streams.inner("cross");
+  request.release = [&inner](int64_t t) { inner.kept.erase(t); };
   if (options_.warm_start_linear) request.warm_start = state.v;
   request.with_bound = options_.with_bound;
   const Hypergradient estimate = estimator_->estimate(oracle, request);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <stdexcept>
 
 #include "bilevel/check/bounds.h"
@@ -104,10 +105,6 @@ class Checker {
     }
   }
 
-  InnerAndHypergradient run_estimator(const HypergradientEstimator& estimator) {
-    return hypergradient_at(oracle_, x_, start_, options_.inner, estimator, with_bound());
-  }
-
   // A bound is on the distance from the exact hypergradient, so that it belongs beside no other reference.
   // Without positive curvature there is none, and finding that out again for every method takes long.
   bool with_bound() const {
@@ -116,11 +113,28 @@ class Checker {
            std::isfinite(report_.spectrum.condition_number());
   }
 
+  // One trajectory serves all methods: it keeps what any of them reads. A sweep of K reads all states.
+  std::vector<int64_t> kept_states() const {
+    const int64_t steps = options_.inner.steps;
+    std::set<int64_t> states;
+    for (int64_t t = 0; options_.sweep && t < steps; ++t) states.insert(t);
+    for (const Method& method : methods_) {
+      const auto own = method.make(settings_for(method))->keeps(steps, state_bytes());
+      states.insert(own.begin(), own.end());
+    }
+    return {states.begin(), states.end()};
+  }
+
+  int64_t state_bytes() const {
+    return static_cast<int64_t>(start_.nbytes()) * (1 + optimizer_->buffer_count());
+  }
+
   void run_inner_loop() {
     say(fmt::format("inner loop, {} steps", options_.inner.steps));
     const auto begin = std::chrono::steady_clock::now();
     InnerRun run;
     run.options = options_.inner;
+    run.keep = kept_states();
     try {
       final_ = run_inner(oracle_, x_, start_, run);
     } catch (const NotFiniteError& error) {
@@ -192,10 +206,9 @@ class Checker {
       settings.relative_tolerance = start_.scalar_type() == at::kDouble ? 1e-12 : 1e-5;
     }
     if (!options_.budget_given) {
-      const int64_t state_bytes = static_cast<int64_t>(start_.nbytes()) * (1 + optimizer_->buffer_count());
       const int64_t states =
           static_cast<int64_t>(std::log2(static_cast<double>(options_.inner.steps + 1))) + 1;
-      settings.byte_budget = std::max(std::min(settings.byte_budget, states * state_bytes), state_bytes);
+      settings.byte_budget = std::max(std::min(settings.byte_budget, states * state_bytes()), state_bytes());
     }
     return settings;
   }
@@ -252,19 +265,16 @@ class Checker {
     const auto estimator = method.make(settings_for(method));
     MethodRow row = compare(method, {});
     if (!method.own) row.why = too_long(method.name);
-    if (row.why.empty()) row = compare(method, run_estimator(*estimator).hypergradient);
+    if (row.why.empty())
+      row = compare(method,
+                    estimator->estimate(oracle_, {.x = x_, .inner = final_, .with_bound = with_bound()}));
     row.terms = krylov_to_rounding(method) ? row.hypergradient.iterations : estimator->terms();
     return row;
   }
 
-  // One trajectory with every state kept serves all K.
   void run_sweep() {
     const auto [from, to] = *options_.sweep;
-    InnerRun run;
-    run.options = options_.inner;
-    for (int64_t t = 0; t < options_.inner.steps; ++t) run.keep.push_back(t);
-    Trajectory trajectory = run_inner(oracle_, x_, start_, run);
-    const BoundInputs inputs = bound_inputs(oracle_, x_, trajectory, report_.spectrum,
+    const BoundInputs inputs = bound_inputs(oracle_, x_, final_, report_.spectrum,
                                             options_.settings.curvature, options_.settings.series_rate);
     const Tensor at_iterate = inverse_at_iterate();
     KnownConstants known;
@@ -280,7 +290,7 @@ class Checker {
         // An unrolled method gathers what its bound needs on the way; of the others the constants are found
         // once.
         HypergradientRequest request{
-            .x = x_, .inner = trajectory, .with_bound = with_bound() && !method.implicit};
+            .x = x_, .inner = final_, .with_bound = with_bound() && !method.implicit};
         Hypergradient found = estimator->estimate(oracle_, request);
         if (with_bound() && method.implicit) bound_error(oracle_, request, found, &known);
         MethodRow row = compare(method, std::move(found));

@@ -78,7 +78,7 @@ double Diagnoser::worse_error(const Method& row, Trial& trial) {
   return std::fmax(trial.error, trial.another_error);
 }
 
-Trajectory& Diagnoser::kept_trajectory(int64_t steps) {
+const Trajectory& Diagnoser::kept_trajectory(int64_t steps) {
   if (kept_steps_ != steps) {
     InnerRun run;
     run.options = inner_;

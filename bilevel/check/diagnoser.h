@@ -102,7 +102,7 @@ class Diagnoser {
   Trial try_terms(const Method& row, int64_t terms, int64_t steps);
   double another_error(const Method& row, int64_t terms, int64_t steps);
   double worse_error(const Method& row, Trial& trial);
-  Trajectory& kept_trajectory(int64_t steps);
+  const Trajectory& kept_trajectory(int64_t steps);
   double contraction_of(const std::string& name) const;
   double seconds_of(const OracleCounts& c) const;
   void set_cost(const Method& row, const Trial& trial, MethodDiagnosis& d) const;

@@ -62,8 +62,9 @@ InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Te
   }
   InnerAndHypergradient result;
   result.inner = run_inner(oracle, x, start, run);
-  result.hypergradient =
-      estimator.estimate(oracle, {.x = x, .inner = result.inner, .with_bound = with_bound});
+  HypergradientRequest request{.x = x, .inner = result.inner, .with_bound = with_bound};
+  request.release = [&](int64_t t) { result.inner.kept.erase(t); };
+  result.hypergradient = estimator.estimate(oracle, request);
   return result;
 }
 
@@ -76,6 +77,13 @@ const InnerState& kept_state(const Trajectory& trajectory, int64_t t, std::strin
                     estimator, t));
   }
   return found->second;
+}
+
+int64_t bytes_of(const Trajectory& trajectory, const std::vector<int64_t>& states,
+                 std::string_view estimator) {
+  int64_t total = 0;
+  for (const int64_t t : states) total += kept_state(trajectory, t, estimator).bytes();
+  return total;
 }
 
 }  // namespace bilevel

@@ -3,6 +3,7 @@
 // with what it cost and how it ended. Adding one is a file in this folder and a row in registry.cpp.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,7 +21,7 @@ namespace bilevel {
 
 struct HypergradientRequest {
   Tensor x;
-  Trajectory& inner;  // reverse-binomial frees kept states as it goes, so as to stay within its budget
+  const Trajectory& inner;  // may keep more states than the estimator asks for: several can share one
   // Which sample feeds which derivative is the algorithm's choice, so it is said here. Defaults: the full
   // sets.
   Batch outer = {};                 // of grad_x f and grad_w f
@@ -28,6 +29,9 @@ struct HypergradientRequest {
   std::vector<Batch> hessian = {};  // of their Hessian products: none = full, one = for all, K = one for each
   Tensor warm_start = {};           // of the linear system's solution; undefined = zero
   bool with_bound = false;          // a bound on the error, at the price of a few more products
+  // Called with t where the state kept before step t is not read any more: whoever owns the trajectory may
+  // free it. Without it reverse-binomial cannot stay within its budget. Empty = the states stay.
+  std::function<void(int64_t t)> release = {};
 };
 
 struct Hypergradient {
@@ -87,5 +91,8 @@ InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Te
 
 // For estimators that read kept states: the state before step t, or std::invalid_argument.
 const InnerState& kept_state(const Trajectory& trajectory, int64_t t, std::string_view estimator);
+// Of those states alone, which an estimator asked for: the trajectory may have kept others for another one.
+int64_t bytes_of(const Trajectory& trajectory, const std::vector<int64_t>& states,
+                 std::string_view estimator);
 
 }  // namespace bilevel

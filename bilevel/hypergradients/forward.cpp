@@ -63,7 +63,7 @@ Hypergradient Forward::compute(Oracle& oracle, const HypergradientRequest& reque
 
   const auto outer = oracle.outer_gradients(inner.final.w, request.x, request.outer);
   std::vector<Tensor> components;
-  int64_t bytes = inner.bytes_kept();
+  int64_t bytes = bytes_of(inner, keeps(inner.steps(), 0), name());
   for (const Sensitivity& one : sensitivities) {
     components.push_back(one.state.w.dot(outer.w));
     bytes += one.state.bytes();

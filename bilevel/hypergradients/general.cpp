@@ -105,7 +105,7 @@ Hypergradient GeneralBackward::compute(Oracle& oracle, const HypergradientReques
       outer.x - general_backward_sum(oracle, request.x, sequences.points, outer.w, sequences.rates,
                                      inner.batches, request.with_bound ? &result.gathered : nullptr);
   result.status = Status::ok;
-  result.bytes_kept = inner.bytes_kept();
+  result.bytes_kept = bytes_of(inner, keeps(inner.steps(), 0), name());
   return result;
 }
 
@@ -129,7 +129,8 @@ Hypergradient GeneralForward::compute(Oracle& oracle, const HypergradientRequest
                                          &result.solution);
   result.value = outer.x - sum;
   result.status = Status::ok;
-  result.bytes_kept = inner.bytes_kept() + static_cast<int64_t>(ps.size() * inner.final.w.nbytes());
+  result.bytes_kept = bytes_of(inner, keeps(inner.steps(), 0), name()) +
+                      static_cast<int64_t>(ps.size() * inner.final.w.nbytes());
   return result;
 }
 

@@ -16,7 +16,7 @@ Hypergradient Reverse::compute(Oracle& oracle, const HypergradientRequest& reque
   Hypergradient result = reverse_from(oracle, request, 0, true, [&](const VisitStep& visit) {
     for (int64_t t = request.inner.steps() - 1; t >= 0; --t) visit(t, kept_state(request.inner, t, name()));
   });
-  result.bytes_kept = request.inner.bytes_kept();
+  result.bytes_kept = bytes_of(request.inner, keeps(request.inner.steps(), 0), name());
   return result;
 }
 

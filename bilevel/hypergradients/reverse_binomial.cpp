@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "bilevel/hypergradients/checkpoints.h"
@@ -10,11 +11,21 @@
 namespace bilevel {
 namespace {
 
-// Reverses steps begin .. end-1 from the stored state at `begin`, with `slots` stored states in all.
+// Reverses steps begin .. end-1 from the stored state at `begin`, with `slots` stored states in all. Of the
+// trajectory's states it reads only the schedule's own, each until it has been reversed from.
 class BinomialSweep {
  public:
-  BinomialSweep(Oracle& oracle, const HypergradientRequest& request, const VisitStep& visit)
-      : oracle_(oracle), request_(request), visit_(visit) {}
+  BinomialSweep(Oracle& oracle, const HypergradientRequest& request, const std::vector<int64_t>& schedule,
+                const VisitStep& visit)
+      : oracle_(oracle), request_(request), visit_(visit) {
+    for (const int64_t t : schedule) {
+      if (const auto found = request.inner.kept.find(t); found != request.inner.kept.end()) {
+        stored_.insert(t);
+        stored_bytes_ += found->second.bytes();
+      }
+    }
+    peak_bytes_ = stored_bytes_;
+  }
 
   void reverse(int64_t begin, int64_t end, int64_t slots, const InnerState& state) {
     if (end - begin <= 0) return;
@@ -24,14 +35,16 @@ class BinomialSweep {
       return;
     }
     const int64_t middle = begin + binomial_split(end - begin, slots);
-    auto& kept = request_.inner.kept;
-    if (const auto found = kept.find(middle); found != kept.end()) {
-      reverse(middle, end, slots - 1, found->second);
-      kept.erase(middle);  // its slot is needed for the steps before it
+    if (stored_.contains(middle)) {
+      const InnerState& kept = request_.inner.kept.at(middle);
+      reverse(middle, end, slots - 1, kept);
+      stored_.erase(middle);  // its slot is needed for the steps before it
+      stored_bytes_ -= kept.bytes();
+      if (request_.release) request_.release(middle);
     } else {
       const InnerState recomputed = advance(begin, middle, state);
       recomputed_bytes_ += recomputed.bytes();
-      peak_bytes_ = std::max(peak_bytes_, recomputed_bytes_ + request_.inner.bytes_kept());
+      peak_bytes_ = std::max(peak_bytes_, recomputed_bytes_ + stored_bytes_);
       reverse(middle, end, slots - 1, recomputed);
       recomputed_bytes_ -= recomputed.bytes();
     }
@@ -49,7 +62,8 @@ class BinomialSweep {
   Oracle& oracle_;
   const HypergradientRequest& request_;
   const VisitStep& visit_;
-  int64_t recomputed_bytes_ = 0, peak_bytes_ = 0;
+  std::set<int64_t> stored_;
+  int64_t stored_bytes_ = 0, recomputed_bytes_ = 0, peak_bytes_ = 0;
 };
 
 }  // namespace
@@ -81,13 +95,14 @@ std::vector<int64_t> ReverseBinomial::keeps(int64_t steps, int64_t state_bytes) 
 }
 
 Hypergradient ReverseBinomial::compute(Oracle& oracle, const HypergradientRequest& request) const {
-  Trajectory& inner = request.inner;
-  int64_t peak_bytes = inner.bytes_kept();
+  const Trajectory& inner = request.inner;
+  int64_t peak_bytes = 0;
   Hypergradient result = reverse_from(oracle, request, 0, true, [&](const VisitStep& visit) {
     if (inner.steps() == 0) return;
-    BinomialSweep sweep(oracle, request, visit);
-    sweep.reverse(0, inner.steps(), slots(inner.final.bytes()), kept_state(inner, 0, name()));
-    peak_bytes = std::max(peak_bytes, sweep.peak_bytes());
+    const int64_t state_bytes = inner.final.bytes();
+    BinomialSweep sweep(oracle, request, keeps(inner.steps(), state_bytes), visit);
+    sweep.reverse(0, inner.steps(), slots(state_bytes), kept_state(inner, 0, name()));
+    peak_bytes = sweep.peak_bytes();
   });
   result.bytes_kept = peak_bytes;
   return result;

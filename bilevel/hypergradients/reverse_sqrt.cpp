@@ -31,7 +31,7 @@ Hypergradient ReverseSqrt::compute(Oracle& oracle, const HypergradientRequest& r
       end = *begin;
     }
   });
-  result.bytes_kept = inner.bytes_kept() + segment_bytes;
+  result.bytes_kept = bytes_of(inner, checkpoints, name()) + segment_bytes;
   return result;
 }
 
