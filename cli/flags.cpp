@@ -32,7 +32,7 @@ std::string type_name(const Field& field) {
   return name;
 }
 
-void add_flag(CLI::App& group, OptionsView options, const Field& field) {
+const CLI::Option* add_flag(CLI::App& group, OptionsView options, const Field& field) {
   const std::string flag = flag_of(field.name);
   CLI::Option* option = nullptr;
   if (field.type == FieldType::flag) {
@@ -55,16 +55,18 @@ void add_flag(CLI::App& group, OptionsView options, const Field& field) {
     }
   }
   if (!field.environment.empty()) option->envname(field.environment);
+  return option;
 }
 
 }  // namespace
 
-void add_flags(CLI::App& command, const OptionsView& options) {
+void add_flags(CLI::App& command, const OptionsView& options, TieredHelp& help) {
   std::map<std::string, CLI::App*> groups = {{"", &command}};
   for (const Field& field : options.fields()) {
     CLI::App*& group = groups[field.group];
     if (group == nullptr) group = command.add_option_group(field.group);
-    add_flag(*group, options, field);
+    const CLI::Option* flag = add_flag(*group, options, field);
+    if (field.tier != FieldTier::common) help.hide(flag);
   }
 }
 

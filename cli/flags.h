@@ -4,11 +4,13 @@
 #include <CLI/CLI.hpp>
 
 #include "bilevel/fields/options_view.h"
+#include "cli/help.h"
 
 namespace bilevel::cli {
 
 // Each field becomes a flag under the heading of its group; what is typed is checked, read into the options
 // and marked as given there.
-void add_flags(CLI::App& command, const OptionsView& options);
+// The help hides those of the second tier.
+void add_flags(CLI::App& command, const OptionsView& options, TieredHelp& help);
 
 }  // namespace bilevel::cli

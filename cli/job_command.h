@@ -41,8 +41,9 @@ void add_job(CLI::App& app, int& exit_code, const CommandText& text, Run run, Pr
   const auto process = std::make_shared<ProcessOptions>();
   CLI::App* command = app.add_subcommand(text.name, text.summary);
   command->footer(text.footer);
-  add_flags(*command, OptionsView(*options));
-  add_flags(*command, OptionsView(*process));
+  const auto help = add_help_flags(*command);
+  add_flags(*command, OptionsView(*options), *help);
+  add_flags(*command, OptionsView(*process), *help);
   command->callback([=, &exit_code, name = text.name] {
     exit_code = run_in_context(name, OptionsView(*options), *process, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
@@ -58,8 +59,9 @@ void add_question(CLI::App& app, int& exit_code, const CommandText& text, Run ru
   const auto output = std::make_shared<OutputOptions>();
   CLI::App* command = app.add_subcommand(text.name, text.summary);
   command->footer(text.footer);
-  add_flags(*command, OptionsView(*options));
-  add_flags(*command, OptionsView(*output));
+  const auto help = add_help_flags(*command);
+  add_flags(*command, OptionsView(*options), *help);
+  add_flags(*command, OptionsView(*output), *help);
   command->callback([=, &exit_code] {
     exit_code = run_without_folder(output->process, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));

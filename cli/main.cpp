@@ -3,7 +3,7 @@
 
 #include "bilevel/run/blas_kernels.h"
 #include "bilevel/run/block_cache.h"
-#include "cli/program.h"
+#include "cli/command_line.h"
 #include "cli/standard_streams.h"
 
 int main(int argc, char** argv) {

@@ -17,8 +17,10 @@
 #include "bilevel/fields/option_text.h"
 #include "bilevel/run/blas_kernels.h"
 #include "bilevel/run/machine.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/did_you_mean.h"
 #include "cli/number_ranges.h"
 #include "cli/option_names.h"
 
@@ -60,16 +62,55 @@ void require_known_command(const CLI::App& app, int argc, char** argv) {
     if (command->get_name() == argv[1]) return;
     names.push_back(command->get_name());
   }
-  throw std::invalid_argument(fmt::format("command '{}' is unknown: choose from {}; {}", argv[1],
+  const std::string near = nearest(argv[1], names);
+  throw std::invalid_argument(fmt::format("command '{}' is unknown{}: choose from {}; {}", argv[1],
+                                          near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
                                           fmt::join(names, ", "), where_help_is(app)));
 }
 
-int run(int argc, char** argv) {
+void collect_flags(const CLI::App& app, std::vector<std::string>& flags) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  for (const CLI::App* group : app.get_subcommands([](const CLI::App* a) { return a->get_name().empty(); })) {
+    collect_flags(*group, flags);
+  }
+}
+
+// For an option that the command does not have.
+std::string hint(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return "";
+  std::vector<std::string> flags;
+  const CLI::App& command = chosen_command(app);
+  collect_flags(command, flags);
+  for (const std::string& typed : command.remaining()) {
+    if (!typed.starts_with("--")) continue;
+    const std::string near = nearest(typed.substr(0, typed.find('=')), flags);
+    if (!near.empty()) return fmt::format("; did you mean {}?", near);
+  }
+  return "";
+}
+
+// `bilevel help solve` is `bilevel solve --help`.
+std::vector<std::string> words_of_line(int argc, char** argv) {
+  std::vector<std::string> words(argv, argv + argc);
+  if (words.size() > 1 && words[1] == "help") {
+    words.erase(words.begin() + 1);
+    words.emplace_back("--help");
+  }
+  return words;
+}
+
+int parse_and_run(int argc, char** argv) {
   int exit_code = success;
   const std::unique_ptr<CLI::App> app = make_program(exit_code);
-  require_known_command(*app, argc, argv);
+  std::vector<std::string> words = words_of_line(argc, argv);
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  const int count = static_cast<int>(pointers.size());
+  require_known_command(*app, count, pointers.data());
   try {
-    app->parse(argc, argv);
+    app->parse(count, pointers.data());
   } catch (const CLI::Success& help_or_version) {
     // CLI11 would print to std::cout, whose failures nobody reads.
     std::ostringstream text;
@@ -77,7 +118,8 @@ int run(int argc, char** argv) {
     fmt::print("{}", text.str());
     return code;
   } catch (const CLI::ParseError& error) {
-    throw std::invalid_argument(fmt::format("{}\n{}", error.what(), where_help_is(*app)));
+    throw std::invalid_argument(
+        fmt::format("{}{}\n{}", error.what(), hint(*app, error), where_help_is(*app)));
   } catch (const OptionError& error) {
     throw std::invalid_argument(flag_text(error.marked()));
   } catch (const RunError& error) {
@@ -97,7 +139,7 @@ std::unique_ptr<CLI::App> make_program(int& exit_code) {
   app.name("bilevel");
   app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
-  app.footer("bilevel COMMAND --help shows a command's options.");
+  app.footer("bilevel COMMAND --help, or bilevel help COMMAND, shows a command's options.");
   add_search_command(app, exit_code);
   add_clean_command(app, exit_code);
   add_tune_command(app, exit_code);
@@ -124,7 +166,7 @@ std::unique_ptr<CLI::App> make_program(int& exit_code) {
 
 int run_command_line(int argc, char** argv) {
   try {
-    return run(argc, argv);
+    return parse_and_run(argc, argv);
   } catch (const NotFiniteError& error) {
     fmt::print(stderr, "bilevel: {}\n", error.what());
     return not_finite;

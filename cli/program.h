@@ -10,7 +10,4 @@ namespace bilevel::cli {
 // throws.
 std::unique_ptr<CLI::App> make_program(int& exit_code);
 
-// Parses, runs, shows errors on stderr, and returns the exit code.
-int run_command_line(int argc, char** argv);
-
 }  // namespace bilevel::cli

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/program.h"
+#include "cli/command_line.h"
 
 namespace bilevel::test {
 

@@ -17,10 +17,14 @@ namespace {
 using ::testing::HasSubstr;
 using json = nlohmann::json;
 
+bool is_tiered(const std::string& command) {
+  return run_program(command + " --help").out.find("--help-all") != std::string::npos;
+}
+
 // What stands behind an option's type: "  --terms INT=10   K: ...", "  --dtype TEXT:{float,double}=double".
 // Lists are left out.
 std::map<std::string, std::string> defaults_in_help(const std::string& command) {
-  const Output help = run_program(command + " --help");
+  const Output help = run_program(command + (is_tiered(command) ? " --help-all" : " --help"));
   EXPECT_EQ(help.exit_code, 0) << command;
   static const std::regex line(
       R"(^ +(--[a-z0-9-]+) (TEXT|INT|UINT|FLOAT)(:\{[^}]*\}|:[A-Z]+ in \[[^\]]*\]|:[A-Z]+)?=(\S+))");
@@ -60,9 +64,10 @@ TEST_P(HelpDefaults, AreThoseThatARunUses) {
   const std::string typed = std::regex_replace(arguments, std::regex("TABLE"), folder / "table.csv");
   const Output run = run_program(command + " " + typed + " --out '" + folder / "run" + "'");
   ASSERT_EQ(run.exit_code, 0) << run.err;
-  const json config = json::parse(read_text(folder / "run/config.json"));
+  const json config = config_of(folder / "run");
   int compared = 0;
-  for (const auto& [option, shown] : defaults_in_help(command)) {
+  for (const auto& [flag, shown] : defaults_in_help(command)) {
+    const std::string option = field_name(flag);
     if (config.at("options").contains(option) || !config.at("effective").contains(option)) continue;
     const json& value = config.at("effective").at(option);
     const std::string used = value.is_string() ? value.get<std::string>() : value.dump();

@@ -39,11 +39,9 @@ class ResumeTest : public ::testing::Test {
     EXPECT_EQ(output.out, "");
     return output.err;
   }
-  static json effective(const std::string& folder) {
-    return json::parse(read_text(folder + "/config.json")).at("effective");
-  }
+  static json effective(const std::string& folder) { return config_of(folder).at("effective"); }
   static double number_in(const json& values, const std::string& option) {
-    return std::stod(values.at(option).get<std::string>());
+    return values.at(field_name(option)).get<double>();
   }
   // As a process that was killed one checkpoint before its end leaves it.
   static void kill_late(const std::string& folder) {
@@ -76,7 +74,7 @@ TEST_F(ResumeTest, TheConfigurationShowsWhatALearnerUses) {
   for (const auto& [option, name] : numbers) {
     EXPECT_EQ(number_in(shown, option), report.at(name).get<double>()) << option;
   }
-  EXPECT_EQ(shown.at("--network"), report.at("network"));
+  EXPECT_EQ(shown.at("network"), report.at("network"));
 }
 
 TEST_F(ResumeTest, TheConfigurationShowsWhatASearchAndACleaningUse) {
@@ -89,12 +87,12 @@ TEST_F(ResumeTest, TheConfigurationShowsWhatASearchAndACleaningUse) {
       folder_ / "images" + " --labels " + folder_ / "labels" + " --out " + folder_ / "search");
   const nas::SearchOptions used = nas::default_search_options(nas::make_space("nasbench201"), "darts");
   const json search = effective(folder_ / "search");
-  EXPECT_EQ(search.at("--inner-optimizer"), used.inner.optimizer);
+  EXPECT_EQ(search.at("inner_optimizer"), used.inner.optimizer);
   EXPECT_EQ(number_in(search, "--inner-steps"), static_cast<double>(used.inner.steps));
   EXPECT_EQ(number_in(search, "--inner-rate"), used.inner.rate);
   EXPECT_EQ(number_in(search, "--alpha-rate"), used.outer.rate);
   EXPECT_EQ(number_in(search, "--alpha-decay"), used.outer.preparation.weight_decay);
-  EXPECT_EQ(search.at("--mixed"), "difference");
+  EXPECT_EQ(search.at("mixed"), "difference");
 
   const std::string own = " --train " + folder_ / "images" + " --train-labels " + folder_ / "labels" +
                           " --valid " + folder_ / "images" + " --valid-labels " + folder_ / "labels";
@@ -125,17 +123,19 @@ TEST_F(ResumeTest, OnlyTheValuesInUseMayBeSaidAgain) {
   EXPECT_EQ(again.at("test_loss"), whole.at("test_loss"));
 }
 
-// The inner rate comes from the curvature, and config.json shows six digits of it.
-TEST_F(ResumeTest, ARoundedValueThatIsSaidAgainDoesNotChangeTheRun) {
+// The inner rate comes from the curvature, and config.json shows all its digits.
+TEST_F(ResumeTest, AMeasuredValueThatIsSaidAgainDoesNotChangeTheRun) {
   const std::string run = folder_ / "run";
   const json whole = run_json(
       "solve --problem hyper-cleaning --algorithm aid-cg --iterations 12 --threads 1 --save-every 0 "
       "--out " +
       run);
-  const std::string x = read_text(run + "/x.npy"), rate = effective(run).at("--inner-rate");
-  ASSERT_NE(std::stod(rate), whole.at("inner_rate").get<double>());
+  const std::string x = read_text(run + "/x.npy");
+  const json rate = effective(run).at("inner_rate");
+  ASSERT_EQ(rate, whole.at("inner_rate"));
   kill_late(run);
-  const json again = run_json("solve --resume " + run + " --inner-rate " + rate);
+  EXPECT_THAT(refusal("solve --resume " + run + " --inner-rate 0.1", 2), HasSubstr("--inner-rate"));
+  const json again = run_json("solve --resume " + run + " --inner-rate " + rate.dump());
   EXPECT_EQ(again.at("inner_rate"), whole.at("inner_rate"));
   EXPECT_EQ(read_text(run + "/x.npy"), x);
 }

@@ -137,8 +137,7 @@ TEST_F(SearchTest, IsGuardedUnlessItIsToldNotTo) {
   EXPECT_NE(none.at("alpha"), usual.at("alpha"));
   EXPECT_EQ(none.at("alpha"), nothing.at("alpha"));
   EXPECT_EQ(smooth.at("guard_strength"), 0.3);
-  const json config = json::parse(read_text(folder_ / "guarded-0/config.json"));
-  EXPECT_EQ(config.at("effective").at("--guard"), "beta-decay");
+  EXPECT_EQ(config_of(folder_ / "guarded-0").at("effective").at("guard"), "beta-decay");
 }
 
 // It began bare, whatever the default is now.
