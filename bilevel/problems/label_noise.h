@@ -1,6 +1,6 @@
 #pragma once
 // Label noise for hyper-cleaning. It is drawn once, when the set is made, and stored: public code that
-// corrupts the labels at every visit of a batch trains on other labels each time (field-notes, bug 4).
+// corrupts them at every visit of a batch trains on other labels each time (docs/mathematics.md, mistake 4).
 
 #include <cstdint>
 #include <map>

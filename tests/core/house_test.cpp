@@ -1,5 +1,5 @@
-// The rules of the house (design.md) that a compiler does not check: who may call autograd, and which way the
-// dependencies point.
+// The rules of the house (CONTRIBUTING.md) that a compiler does not check: who may call autograd, and which
+// way the dependencies point.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -213,7 +213,7 @@ TEST_P(EveryInner, the_largest_safe_rate_is_where_a_quadratic_turns) {
 INSTANTIATE_TEST_SUITE_P(Names, EveryInner, ::testing::ValuesIn(inner_optimizer_names()),
                          [](const auto& row) { return test_name(row.param); });
 
-// The user's complaint (field-notes): NaN from Adam's square root at zero under double differentiation. At
+// "Adam at zero" of docs/mathematics.md: NaN from Adam's square root at zero under double differentiation. At
 // the first step the direction is g / (|g| + epsilon), whose derivative is epsilon / (|g| + epsilon)^2: 1 /
 // epsilon at zero.
 TEST(InnerAdam, is_safe_and_right_at_zero_second_moment) {

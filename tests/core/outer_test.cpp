@@ -215,7 +215,7 @@ TEST(Outer, x_keeps_no_graph) {
   EXPECT_FALSE(state.transforms[0][0].requires_grad());
 }
 
-// Bug 5 of the field notes: any gradient that contains a NaN replaced by zeros, silently.
+// Mistake 5 of docs/mathematics.md: any gradient that contains a NaN replaced by zeros, silently.
 TEST(Outer, a_hypergradient_with_nan_is_refused_not_replaced_by_zero) {
   for (const at::TensorOptions& options : kinds()) {
     const Tensor x = vector({1, 2, 3, 4}, options);

@@ -1,4 +1,4 @@
-// Weight decay is part of g (math.md, convention 13): it must reach the loss, the gradient, the Hessian, the
+// Weight decay is part of g (docs/mathematics.md): it must reach the loss, the gradient, the Hessian, the
 // Gauss-Newton matrix, the steps and every estimator.
 #include "bilevel/core/weight_decay.h"
 

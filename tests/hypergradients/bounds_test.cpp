@@ -1,5 +1,5 @@
 // Errors fall at least as fast as the theory says: iDARTS's Theorem 1, K-RMD's Proposition 3.1, conjugate
-// gradients' bound, the bound of math.md 14; and K-RMD's Theorem 3.5, where truncation converges to the wrong
+// gradients' bound, the bound for any v; and K-RMD's Theorem 3.5, where truncation converges to the wrong
 // point.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -172,8 +172,8 @@ TEST(Bounds, truncated_against_the_implicit_reference_floors_at_the_inner_error)
   EXPECT_LT(relative_error(all, graph_hypergradient(ridge, x, inner, 0, false)), 1e-13);
 }
 
-// math.md 14: any v at any w. Ridge has all its constants in closed form: df/dw is linear with slope A_v'A_v
-// / N_v, C = diag(exp(x) w), H does not depend on w, f has no x.
+// docs/mathematics.md, "Errors": any v at any w. Ridge has all its constants in closed form: df/dw is linear
+// with slope A_v'A_v / N_v, C = diag(exp(x) w), H does not depend on w, f has no x.
 TEST(Bounds, the_error_of_any_implicit_estimate_is_bounded_by_what_is_left_unsolved) {
   const Ridge ridge;
   Oracle oracle(ridge);

@@ -1,6 +1,6 @@
-// What every estimator costs, exactly as in math.md's table: counted by a problem that counts its own calls,
-// which Oracle must agree with. And the schedules of checkpoints: optimal by dynamic programming, within
-// their budget.
+// What every estimator costs, exactly as in docs/mathematics.md: counted by a problem that counts its own
+// calls, which Oracle must agree with. And the schedules of checkpoints: optimal by dynamic programming,
+// within their budget.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,8 @@ Measured measure(const std::string& name, const EstimatorSettings& settings, con
   return result;
 }
 
-// math.md's table. T inner steps, K terms and steps kept, n and m the sizes of w and x.
+// The table of docs/mathematics.md, "Estimators". T inner steps, K terms and steps kept, n and m the sizes of
+// w and x.
 Cost expected_cost(const std::string& name, int64_t T, int64_t K, int64_t n, int64_t m, int64_t slots) {
   const auto without_first = [](int64_t count) { return std::max<int64_t>(count - 1, 0); };
   const int64_t kept = std::min(K, T);

@@ -174,7 +174,8 @@ TEST_F(Curvature, differences_are_exact_where_the_gradient_is_linear_in_w) {
   }
 }
 
-// Convention 3: w moves by 0.01 whatever the vector's length, to either side, and is itself not written to.
+// "Central differences" of docs/mathematics.md: w moves by 0.01 whatever the vector's length, to either side,
+// and is itself not written to.
 TEST_F(Curvature, a_difference_evaluates_at_a_hundredth_from_w) {
   class Recording : public ForwardingProblem {
    public:

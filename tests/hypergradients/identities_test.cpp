@@ -1,4 +1,4 @@
-// The identities of math.md ("Identities worth a test each", conventions 1 to 4 and 13), one test each.
+// The identities of docs/mathematics.md ("Identities", "What K counts"), one test each.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -115,7 +115,7 @@ TEST(Identity, reverse_T_is_neumann_T_minus_1_where_H_and_C_are_constant) {
   }
 }
 
-// Elsewhere the two agree at a stationary point only (convention 1: truncated(K) = neumann(K-1), not
+// Elsewhere the two agree at a stationary point only ("What K counts": truncated(K) = neumann(K-1), not
 // neumann(K)).
 TEST(Identity, truncated_K_is_neumann_K_minus_1_at_a_stationary_point) {
   const Ridge ridge;

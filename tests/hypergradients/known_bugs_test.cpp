@@ -1,5 +1,5 @@
-// Bugs of other systems (field-notes.md, "Their bugs"): each test holds the buggy form, written here, and one
-// check that it fails and ours passes. Numbers 1, 2 and 6 stand in
+// Bugs of other systems (docs/mathematics.md, "Mistakes"): each test holds the buggy form, written here, and
+// one check that it fails and ours passes. Numbers 1, 2 and 6 stand in
 // tests/core/conjugate_gradient_bugs_test.cpp, 4 in tests/problems.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -139,7 +139,7 @@ TEST(HyperRepresentation, truncation_at_the_horizon_is_none) {
   EXPECT_GT(relative_distance(value(3), value(0)), 1e-6);
 }
 
-// math.md: implicit at the solution, and unrolled steps that reach it, agree.
+// docs/mathematics.md: implicit at the solution, and unrolled steps that reach it, agree.
 TEST(AidAndItd, agree_where_the_heads_are_solved) {
   const Network network = make_network({.name = "mlp", .filters = 8}, {4}, 3);
   const TaskBatch tasks = small_tasks(5, {4});

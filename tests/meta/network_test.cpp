@@ -13,7 +13,7 @@ namespace {
 TEST(Networks, omniglot_has_the_papers_parameters) {
   const Network whole = make_network({.name = "omniglot", .filters = 64}, {1, 28, 28}, 5);
   EXPECT_EQ(whole.first(2).parameters(), 640 + 36928);
-  EXPECT_EQ(whole.rest(2).parameters(), 74181);  // math.md: w
+  EXPECT_EQ(whole.rest(2).parameters(), 74181);  // docs/mathematics.md: w
   EXPECT_EQ(whole.first(4).output_size(), 64);
   EXPECT_EQ(whole.rest(2).parameters_by_layer(), (std::vector<int64_t>{36928, 36928, 325}));
 }

@@ -96,7 +96,7 @@ TEST(SyntheticClasses, RefusesBadOptions) {
               ThrowsMessage<std::invalid_argument>(HasSubstr("4 examples")));
 }
 
-TEST(LabelNoise, ReplacesTheShareThatIsAskedForAndKnowsWhich) {  // math.md, 12
+TEST(LabelNoise, ReplacesTheShareThatIsAskedForAndKnowsWhich) {  // docs/mathematics.md
   const int64_t count = 20'000;
   const Tensor clean = at::arange(count).remainder(10);
   const Tensor before = clean.clone();

@@ -127,8 +127,8 @@ TEST(HyperCleaning, RefusesBadRegularizationAndFeaturesThatOverflow) {
               ThrowsMessage<std::invalid_argument>(HasSubstr("validation features")));
 }
 
-// Bug 4 of field-notes.md: labels corrupted in place at every visit of a batch. What a visit sees must not
-// depend on the visits before it.
+// Mistake 4 of docs/mathematics.md: labels corrupted in place at every visit of a batch. What a visit sees
+// must not depend on the visits before it.
 class CorruptsAtEveryVisit : public HyperCleaning {
  public:
   CorruptsAtEveryVisit(const CleaningData& data, double noise)

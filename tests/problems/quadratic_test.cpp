@@ -58,7 +58,7 @@ TEST(Quadratic, CrossProductsHaveTheSizesOfTheirLevels) {
   }
 }
 
-TEST(Quadratic, SpectrumIsThatOfThePaper) {  // math.md, 11
+TEST(Quadratic, SpectrumIsThatOfThePaper) {  // docs/mathematics.md
   const Quadratic problem;
   const Tensor spectrum =
       eigenvalues(dense_hessian(problem, problem.initial_inner(0), problem.initial_outer(0)));

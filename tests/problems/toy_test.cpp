@@ -37,7 +37,7 @@ TEST(Toy, IteratesFollowTheClosedForm) {
             1e-13);
 }
 
-// math.md, "Identities worth a test each": with 5|x - (1,0)|^2 the unrolled gradient vanishes at this x.
+// docs/mathematics.md, "Identities": with 5|x - (1,0)|^2 the unrolled gradient vanishes at this x.
 TEST(Toy, UnrolledGradientOfTheInterferingToyVanishesWhereMathSays) {
   const Toy toy(doubles(), true);
   const Tensor x = vector({0.32670, -0.00816});
