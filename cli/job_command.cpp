@@ -200,6 +200,7 @@ void show(const Shown& shown, const ProcessOptions& process) {
 
 int exit_code_of(const JobEnd& end, const std::string& job, const std::string& folder) {
   if (end.status == RunStatus::interrupted) {
+    if (folder.empty()) return interrupted;  // nothing to go on with
     fmt::print(stderr, "interrupted; the state is saved: go on with `bilevel {} --resume {}`\n", job,
                shell_word(folder));
     return interrupted;
@@ -241,7 +242,7 @@ int run_without_folder(const ProcessOptions& process, const std::function<Shown(
   const Shown shown = work(context);
   progress.clear();
   show(shown, process);
-  return success;
+  return exit_code_of(shown.end, "", "");
 }
 
 }  // namespace bilevel::cli

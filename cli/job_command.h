@@ -52,7 +52,7 @@ void add_job(CLI::App& app, int& exit_code, const CommandText& text, Run run, Pr
   });
 }
 
-// A command that answers and keeps nothing; its result has no `end`.
+// A command that answers and keeps no run.
 template <typename Options, typename Run, typename Print>
 void add_question(CLI::App& app, int& exit_code, const CommandText& text, Run run, Print print) {
   const auto options = std::make_shared<Options>();
@@ -65,7 +65,9 @@ void add_question(CLI::App& app, int& exit_code, const CommandText& text, Run ru
   command->callback([=, &exit_code] {
     exit_code = run_without_folder(output->process, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
-      return Shown{.json = result->json, .print_text = [=] { print(*result); }};
+      Shown shown{.json = result->json, .print_text = [=] { print(*result); }};
+      if constexpr (requires { result->end; }) shown.end = result->end;
+      return shown;
     });
   });
 }
