@@ -234,6 +234,21 @@ int run_in_context(const std::string& job, OptionsView options, ProcessOptions& 
   return exit_code_of(shown.end, job, context.folder_name());
 }
 
+int run_with_files(const ProcessOptions& process, const std::string& files,
+                   const std::function<Shown(RunContext& context)>& work) {
+  const CommonOptions common = common_options(process);
+  Progress progress(common);
+  StepLine steps(progress);
+  RunContext context({.keep = true, .out = process.out}, listener_of(progress, steps, common));
+  const Shown shown = work(context);
+  progress.clear();
+  show(shown, process);
+  if (!process.json && shown.end.status == RunStatus::finished) {
+    fmt::print("\n{} are in {}\n", files, context.folder_name());
+  }
+  return exit_code_of(shown.end, "", "");
+}
+
 int run_without_folder(const ProcessOptions& process, const std::function<Shown(RunContext& context)>& work) {
   const CommonOptions common = common_options(process);
   Progress progress(common);

@@ -32,6 +32,9 @@ int run_in_context(const std::string& job, OptionsView options, ProcessOptions& 
                    const std::function<Shown(RunContext& context)>& work);
 // For jobs that keep no run.
 int run_without_folder(const ProcessOptions& process, const std::function<Shown(RunContext& context)>& work);
+// For jobs that keep `files` in a folder, and cannot be gone on with: a signal ends the process.
+int run_with_files(const ProcessOptions& process, const std::string& files,
+                   const std::function<Shown(RunContext& context)>& work);
 
 // A command that keeps a run. `run(options, context)` gives a result with `end` and `json`, which
 // `print(result)` shows as text.
@@ -68,6 +71,26 @@ void add_question(CLI::App& app, int& exit_code, const CommandText& text, Run ru
       Shown shown{.json = result->json, .print_text = [=] { print(*result); }};
       if constexpr (requires { result->end; }) shown.end = result->end;
       return shown;
+    });
+  });
+}
+
+// A command that answers and keeps `files` in a folder: "runs.csv and summary.json".
+template <typename Options, typename Run, typename Print>
+void add_kept_question(CLI::App& app, int& exit_code, const CommandText& text, const std::string& files,
+                       Run run, Print print) {
+  const auto options = std::make_shared<Options>();
+  const auto kept = std::make_shared<KeptOptions>();
+  CLI::App* command = app.add_subcommand(text.name, text.summary);
+  command->footer(text.footer);
+  add_flags(*command, OptionsView(*options));
+  add_flags(*command, OptionsView(*kept));
+  command->get_option("--out")->description("folder for " + files + "; runs/" + text.name +
+                                            "-DATE-SEED by default");
+  command->callback([=, &exit_code] {
+    exit_code = run_with_files(kept->process, files, [&](RunContext& context) {
+      const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
+      return Shown{.end = result->end, .json = result->json, .print_text = [=] { print(*result); }};
     });
   });
 }

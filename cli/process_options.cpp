@@ -60,6 +60,19 @@ const Fields<OutputOptions>& OutputOptions::fields() {
   return table;
 }
 
+const Fields<KeptOptions>& KeptOptions::fields() {
+  static const Fields<KeptOptions> table = [] {
+    Fields<KeptOptions> f;
+    f.add(
+         "out", [](KeptOptions & o) -> auto& { return o.process.out; }, "folder of what was found")
+        .is(FieldKind::process)
+        .first();
+    add_output_fields(f, [](KeptOptions& o) -> ProcessOptions& { return o.process; });
+    return f;
+  }();
+  return table;
+}
+
 CommonOptions common_options(const ProcessOptions& process) {
   CommonOptions common;
   common.json = process.json;

@@ -23,6 +23,12 @@ struct OutputOptions {
   Given given = {};
   static const Fields<OutputOptions>& fields();
 };
+// For jobs that keep what they found in a folder, and cannot be gone on with.
+struct KeptOptions {
+  ProcessOptions process = {};
+  Given given = {};
+  static const Fields<KeptOptions>& fields();
+};
 
 CommonOptions common_options(const ProcessOptions& process);
 

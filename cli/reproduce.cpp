@@ -5,14 +5,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
+#include "bilevel/jobs/seed_list.h"
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
-#include "cli/seed_list.h"
 
 namespace bilevel::cli {
 namespace {
@@ -63,6 +66,16 @@ int run(CLI::App& command, Arguments& a) {
   return success;
 }
 
+std::vector<uint64_t> seeds_of(const std::string& word) {
+  SeedList list;
+  try {
+    read_word(word, list);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(fmt::format("--seeds {}: {}", word, error.what()));
+  }
+  return list.seeds;
+}
+
 }  // namespace
 
 void add_reproduce_command(CLI::App& app, int& exit_code) {
@@ -98,7 +111,7 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
   o->common.dtype = "float";  // of the items on data; the small ones are in double in any case
   add_common_options(*command, o->common);
   command->callback([command, o, &exit_code] {
-    if (!o->seeds.empty()) o->options.seeds = parse_seeds(o->seeds);
+    if (!o->seeds.empty()) o->options.seeds = seeds_of(o->seeds);
     exit_code = run(*command, *o);
   });
 }

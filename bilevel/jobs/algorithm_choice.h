@@ -24,6 +24,8 @@ struct AlgorithmChoice {
   AlgorithmSettings settings = {};
   SolveOptions solve = {};
   static const Fields<AlgorithmChoice>& fields();
+  // Without the choice of one, for jobs that run several.
+  static const Fields<AlgorithmChoice>& fields_of_settings();
 };
 
 // Plain steps for x where the algorithm's rates fall in fixed ratios and no other optimiser was given.
