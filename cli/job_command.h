@@ -83,8 +83,9 @@ void add_kept_question(CLI::App& app, int& exit_code, const CommandText& text, c
   const auto kept = std::make_shared<KeptOptions>();
   CLI::App* command = app.add_subcommand(text.name, text.summary);
   command->footer(text.footer);
-  add_flags(*command, OptionsView(*options));
-  add_flags(*command, OptionsView(*kept));
+  const auto help = add_help_flags(*command);
+  add_flags(*command, OptionsView(*options), *help);
+  add_flags(*command, OptionsView(*kept), *help);
   command->get_option("--out")->description("folder for " + files + "; runs/" + text.name +
                                             "-DATE-SEED by default");
   command->callback([=, &exit_code] {

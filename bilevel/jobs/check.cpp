@@ -146,7 +146,8 @@ const Fields<CheckJobOptions>& CheckJobOptions::fields() {
         .by_rule();
     f.add(
          "save", [](O & o) -> auto& { return o.save; }, "folder for each hypergradient as NAME.npy")
-        .is(FieldKind::place);
+        .is(FieldKind::place)
+        .first();
     f.include(
         [](O & o) -> auto& { return o.compute; }, ComputeOptions::fields());
     return f;

@@ -392,7 +392,7 @@ TEST(Check, ZeroStepsAndZeroTermsAreLegal) {
 }
 
 TEST(Program, HelpAndVersionSayWhatAUserNeeds) {
-  const Output help = run_program("check --help");
+  const Output help = run_program("check --help-all");
   EXPECT_EQ(help.exit_code, 0);
   for (const char* option :
        {"--problem", "--methods", "--terms", "--truncate", "--sweep", "--inner-steps", "--inner-rate",
