@@ -167,8 +167,10 @@ Setup make_setup(CLI::App& command, SearchFlags& o, Progress& progress) {
   if (o.method == "random") {
     setup.random = make_random_search(setup.space, setup.search, o, data, split, setup.tensors);
   }
+  o.network.partial = setup.search.guard.partial();
   setup.problem.emplace(nas::make_supernet_problem(
       setup.space, o.network, nas::search_images(data, split, o.augment, setup.tensors), setup.tensors));
+  setup.space = setup.problem->supernet().space();  // with what its guard adds to alpha
   if (automatic) choose_search_method(command, o, setup, progress);
   return setup;
 }

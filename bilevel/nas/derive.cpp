@@ -84,8 +84,8 @@ CellGenotype derive_nodes(const SearchSpace& space, const Tensor& mixture) {
   return cell;
 }
 
-// An edge is as strong as its best operation that is not `none` (DARTS, section 2.4); a node keeps its two
-// strongest edges, the strongest first.
+// An edge is as strong as its best operation that is not `none` (DARTS, section 2.4), times its share where
+// nodes weigh their inputs; a node keeps its two strongest edges, the strongest first.
 CellGenotype derive_pairs(const SearchSpace& space, const Tensor& mixture, const std::string& name) {
   const std::vector<Row> edges = rows_of(space, mixture, name);
   CellGenotype cell{name, {}};
@@ -94,13 +94,16 @@ CellGenotype derive_pairs(const SearchSpace& space, const Tensor& mixture, const
     const int64_t candidates = node + kept_inputs;
     Row strengths;
     std::vector<std::string> best;
+    const std::string shares = input_shares_name(name, node + 1);
+    const Row share = space.has_block(shares) ? rows_of(space, mixture, shares)[0]
+                                              : Row(static_cast<size_t>(candidates), 1);
     for (int64_t from = 0; from < candidates; ++from) {
       Row row = edges[first + static_cast<size_t>(from)];
       for (size_t k = 0; k < row.size(); ++k) {
         if (space.operations[k] == "none") row[k] = -std::numeric_limits<double>::infinity();
       }
       const size_t chosen = strongest(row);
-      strengths.push_back(row[chosen]);
+      strengths.push_back(row[chosen] * share[static_cast<size_t>(from)]);
       best.push_back(space.operations[chosen]);
     }
     const std::vector<int64_t> order = by_strength(strengths);
@@ -133,6 +136,7 @@ Genotype derive_genotype(const SearchSpace& space, const Tensor& mixture) {
       break;
     case SpaceKind::darts:
       for (const AlphaBlock& block : space.alpha) {
+        if (block.shares) continue;
         genotype.cells.push_back(derive_pairs(space, weights, block.name));
       }
       break;

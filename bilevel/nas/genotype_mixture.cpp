@@ -11,12 +11,13 @@
 namespace bilevel::nas {
 namespace {
 
-// Blocks of zeros that take ones where something is chosen.
+// Blocks of zeros that take ones where something is chosen; shares are even.
 class Choices {
  public:
   explicit Choices(const SearchSpace& space) : space_(space) {
     for (const AlphaBlock& block : space.alpha) {
       blocks_[block.name] = at::zeros({block.rows, block.choices}, at::TensorOptions().dtype(at::kDouble));
+      if (block.shares) blocks_[block.name].fill_(1.0 / static_cast<double>(block.choices));
     }
   }
   bool has(const std::string& block) const { return blocks_.count(block) > 0; }

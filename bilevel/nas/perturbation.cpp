@@ -26,6 +26,7 @@ PerturbationSelection::PerturbationSelection(const SearchSpace& space, const Ten
   };
   std::vector<Choice> operations, edges;
   for (const AlphaBlock& block : space_.alpha) {
+    if (block.shares) continue;
     const bool parents = block.name == "output" || block.name.rfind("parents-", 0) == 0;
     if (parents) {
       const size_t node = block.name == "output" ? space_.parents.size() - 1
@@ -41,7 +42,13 @@ PerturbationSelection::PerturbationSelection(const SearchSpace& space, const Ten
     for (int64_t node = 0; node < space_.nodes; ++node) {
       const int64_t inputs = node + 2;
       if (inputs > 2) {
-        edges.push_back({.block = block.name, .row = first, .rows = inputs, .keep = 2, .thin = true});
+        const std::string shares = input_shares_name(block.name, node + 1);
+        edges.push_back({.block = block.name,
+                         .row = first,
+                         .rows = inputs,
+                         .keep = 2,
+                         .thin = true,
+                         .shares = space_.has_block(shares) ? shares : ""});
       }
       first += inputs;
     }
@@ -62,13 +69,17 @@ std::vector<int64_t> PerturbationSelection::candidates(const Choice& choice) con
   return all;
 }
 
+void PerturbationSelection::drop_edge(const Tensor& mixture, const Choice& choice, int64_t edge) const {
+  space_.block(mixture, choice.block)[choice.row + edge].zero_();
+  if (!choice.shares.empty()) space_.block(mixture, choice.shares)[0][edge].zero_();
+}
+
 Tensor PerturbationSelection::without(const Choice& choice, int64_t candidate) const {
   Tensor changed = mixture_.clone();
-  Tensor block = space_.block(changed, choice.block);  // a view
   if (choice.thin) {
-    block[choice.row + candidate].zero_();
+    drop_edge(changed, choice, candidate);
   } else {
-    block[choice.row][candidate].zero_();
+    space_.block(changed, choice.block)[choice.row][candidate].zero_();
   }
   return changed;
 }
@@ -79,7 +90,7 @@ void PerturbationSelection::decide(const Choice& choice, const std::vector<int64
   const auto is_kept = [&](int64_t i) { return std::find(kept.begin(), kept.end(), i) != kept.end(); };
   if (choice.thin) {
     for (int64_t i = 0; i < choice.rows; ++i) {
-      if (!is_kept(i)) block[choice.row + i].zero_();
+      if (!is_kept(i)) drop_edge(changed, choice, i);
     }
   } else {
     for (int64_t i = 0; i < block.size(1); ++i) block[choice.row][i].fill_(is_kept(i) ? 1.0 : 0.0);

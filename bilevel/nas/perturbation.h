@@ -33,14 +33,17 @@ class PerturbationSelection {
   // thinned.
   struct Choice {
     std::string block;
-    int64_t row = 0;    // first row of a node's edges for `thin`
-    int64_t rows = 1;   // edges of the node for `thin`
-    int64_t keep = 1;   // how many survive
-    bool thin = false;  // whole edges compete, not entries of a row
+    int64_t row = 0;          // first row of a node's edges for `thin`
+    int64_t rows = 1;         // edges of the node for `thin`
+    int64_t keep = 1;         // how many survive
+    bool thin = false;        // whole edges compete, not entries of a row
+    std::string shares = {};  // the block of the node's shares, for `thin`; empty = there is none
   };
   std::vector<int64_t> candidates(const Choice& choice) const;
   Tensor without(const Choice& choice, int64_t candidate) const;
   void decide(const Choice& choice, const std::vector<int64_t>& kept);
+  // Of a node that is thinned: its operations, and its share where nodes weigh their inputs.
+  void drop_edge(const Tensor& mixture, const Choice& choice, int64_t edge) const;
 
   SearchSpace space_;
   Tensor mixture_;

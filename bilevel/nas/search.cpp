@@ -38,7 +38,8 @@ std::vector<double> mean_weights(const SearchSpace& space, const Tensor& mixture
   Tensor sum = at::zeros({static_cast<int64_t>(space.operations.size())}, at::kDouble);
   int64_t rows = 0;
   for (const AlphaBlock& block : space.alpha) {
-    if (block.choices != sum.numel() || block.name.rfind("parents", 0) == 0 || block.name == "output")
+    if (block.shares || block.choices != sum.numel() || block.name.rfind("parents", 0) == 0 ||
+        block.name == "output")
       continue;
     sum += space.block(mixture, block.name).sum(0);
     rows += block.rows;

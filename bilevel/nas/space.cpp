@@ -91,6 +91,11 @@ int64_t SearchSpace::alpha_size() const {
   return size;
 }
 
+bool SearchSpace::has_block(std::string_view block_name) const {
+  return std::any_of(alpha.begin(), alpha.end(),
+                     [&](const AlphaBlock& part) { return part.name == block_name; });
+}
+
 Tensor SearchSpace::block(const Tensor& flat, std::string_view block_name) const {
   if (!flat.defined() || flat.dim() != 1 || flat.numel() != alpha_size()) {
     throw std::invalid_argument(fmt::format("alpha of {}: must be a vector of {} entries, not {}", name,
@@ -121,6 +126,23 @@ SearchSpace make_space(std::string_view name, const std::vector<std::string>& op
   space.operations = narrowed(space, operations);
   for (AlphaBlock& part : space.alpha) {
     if (part.choices == 0) part.choices = static_cast<int64_t>(space.operations.size());
+  }
+  return space;
+}
+
+std::string input_shares_name(std::string_view cell, int64_t node) {
+  return fmt::format("{}-inputs-{}", cell, node);
+}
+
+SearchSpace with_input_shares(SearchSpace space) {
+  if (space.kind == SpaceKind::nasbench1shot1) return space;
+  const int64_t cell_inputs = space.kind == SpaceKind::darts ? 2 : 1;
+  const std::vector<AlphaBlock> cells = space.alpha;
+  for (const AlphaBlock& cell : cells) {
+    for (int64_t node = 1; node <= space.nodes; ++node) {
+      const int64_t inputs = node - 1 + cell_inputs;
+      if (inputs > 1) space.alpha.push_back({input_shares_name(cell.name, node), 1, inputs, /*shares=*/true});
+    }
   }
   return space;
 }

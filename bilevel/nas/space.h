@@ -19,6 +19,7 @@ struct AlphaBlock {
   std::string name;
   int64_t rows = 0;
   int64_t choices = 0;
+  bool shares = false;  // of a node's inputs in their sum: nothing is chosen from them
 };
 
 struct SearchSpace {
@@ -32,6 +33,7 @@ struct SearchSpace {
   std::vector<AlphaBlock> alpha;  // in the order of the flat vector
 
   int64_t alpha_size() const;
+  bool has_block(std::string_view name) const;
   // The entries of a block as a rows x choices view of a flat vector of alpha's size; throws
   // std::invalid_argument on an unknown name.
   Tensor block(const Tensor& flat, std::string_view name) const;
@@ -41,6 +43,13 @@ const std::vector<std::string>& space_names();
 // `operations` narrows the space to some of its operations (at least two, any order; the official order is
 // kept); empty = all. Throws std::invalid_argument naming what is unknown and what there is.
 SearchSpace make_space(std::string_view name, const std::vector<std::string>& operations = {});
+
+// With a block of shares for every node that several edges of operations enter: a softmax over its inputs, by
+// which what they bring is weighted (edge normalisation, Xu et al., PC-DARTS, ICLR 2020). In NAS-Bench-1Shot1
+// nodes weigh their inputs as it is.
+SearchSpace with_input_shares(SearchSpace space);
+// The name of that block; `cell` is the block of the cell's operations.
+std::string input_shares_name(std::string_view cell, int64_t node);
 
 // alpha ~ 1e-3 * normal: every space's published start.
 Tensor initial_alpha(const SearchSpace& space, uint64_t seed, const at::TensorOptions& options);

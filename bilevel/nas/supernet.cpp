@@ -49,10 +49,20 @@ void SupernetOptions::validate(const SearchSpace& space) const {
   require_at_least("image height", height, 1);
   require_at_least("image width", width, 1);
   require_at_least("classes", classes, 2);
+  require_at_least("partial channels, one in", partial, 1);
+  // A reduction of DARTS halves what goes through the operations once more.
+  const int64_t unit = partial * (space.kind == SpaceKind::darts && partial > 1 ? 2 : 1);
+  if (channels % unit != 0) {
+    throw std::invalid_argument(
+        fmt::format("--channels {}: --guard partial-channels sends one channel in {} through the operations, "
+                    "so give a multiple of {}, or another --guard-strength",
+                    channels, partial, unit));
+  }
 }
 
 Supernet::Supernet(SearchSpace space, const SupernetOptions& options)
-    : space_(std::move(space)), options_(options) {
+    : space_(options.partial > 1 ? with_input_shares(std::move(space)) : std::move(space)),
+      options_(options) {
   options_.validate(space_);
   if (options_.cells == 0) options_.cells = default_search_cells(space_.kind);
   Pass pass(plan_);

@@ -18,7 +18,8 @@ struct SupernetOptions {
   int64_t input_channels = 3;  // of the images
   int64_t height = 32, width = 32;
   int64_t classes = 10;
-  bool merged = true;  // false: the plain form, for reference
+  int64_t partial = 1;  // one channel in so many goes through the operations (guards/partial_channels.h)
+  bool merged = true;   // false: the plain form, for reference
   void validate(const SearchSpace& space) const;
 };
 
@@ -29,6 +30,7 @@ std::set<int64_t> reduction_cells(int64_t cells);
 
 class Supernet {
  public:
+  // Where channels are partial, space() has shares of inputs (with_input_shares).
   Supernet(SearchSpace space, const SupernetOptions& options);
 
   // `mixture`: the weights of all choices, flat in alpha's order. Images x classes, differentiable in w and

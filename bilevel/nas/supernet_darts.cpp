@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/nas/guards/partial_channels.h"
 #include "bilevel/nas/operations.h"
 #include "bilevel/nas/supernet.h"
 
@@ -20,8 +21,10 @@ struct CellInputs {
   Feature before_last, last;
 };
 
-Feature mixed_cell(Pass& pass, const SearchSpace& space, const CellInputs& inputs, int64_t channels,
-                   bool reduce, const Tensor& weights) {
+Feature mixed_cell(Pass& pass, const SearchSpace& space, const SupernetOptions& options,
+                   const CellInputs& inputs, int64_t channels, bool reduce, const Tensor& mixture) {
+  const std::string cell = reduce ? "reduce" : "normal";
+  const Tensor weights = pass.computes() ? space.block(mixture, cell) : Tensor();
   // What comes from before a reduction is twice as large as what comes after it.
   const bool larger = inputs.before_last.height != inputs.last.height;
   const Convolution adapt{.outputs = channels, .kernel = 1};
@@ -43,10 +46,12 @@ Feature mixed_cell(Pass& pass, const SearchSpace& space, const CellInputs& input
         picked.push_back(weights.select(0, edge(from, node)));
       of_edges = at::stack(picked);
     }
-    const std::vector<Feature> sent = mixed_edges(pass, vertices[static_cast<size_t>(from)], edges, of_edges);
+    const std::vector<Feature> sent =
+        partial_edges(pass, vertices[static_cast<size_t>(from)], edges, of_edges, options.partial);
     for (int64_t node = first; node < space.nodes; ++node) {
       const auto n = static_cast<size_t>(node);
-      const Feature& term = sent[static_cast<size_t>(node - first)];
+      const Feature term =
+          by_input_share(pass, space, mixture, cell, node + 1, from, sent[static_cast<size_t>(node - first)]);
       sums[n] = begun[n] ? add(sums[n], term) : term;
       begun[n] = true;
     }
@@ -60,9 +65,6 @@ Feature walk_darts(Pass& pass, const SearchSpace& space, const SupernetOptions& 
                    const Feature& images, const Tensor& mixture) {
   constexpr int64_t stem_multiplier = 3;
   const std::set<int64_t> reductions = reduction_cells(options.cells);
-  const auto weights = [&](bool reduce) {
-    return pass.computes() ? space.block(mixture, reduce ? "reduce" : "normal") : Tensor();
-  };
   pass.enter("stem");
   const Feature stem =
       pass.normalize(pass.convolve(images, {.outputs = stem_multiplier * options.channels}), true);
@@ -72,7 +74,7 @@ Feature walk_darts(Pass& pass, const SearchSpace& space, const SupernetOptions& 
     pass.enter(fmt::format("cell {}", c + 1));
     const bool reduce = reductions.count(c) > 0;
     if (reduce) channels *= 2;
-    const Feature output = mixed_cell(pass, space, inputs, channels, reduce, weights(reduce));
+    const Feature output = mixed_cell(pass, space, options, inputs, channels, reduce, mixture);
     inputs = {inputs.last, output};
   }
   pass.enter("head");

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "bilevel/nas/guards/partial_channels.h"
 #include "bilevel/nas/operations.h"
 #include "bilevel/nas/supernet.h"
 
@@ -58,8 +59,8 @@ std::vector<Feature> projections(Pass& pass, const Feature& input, int64_t chann
   return projected;
 }
 
-Feature mixed_cell(Pass& pass, const SearchSpace& space, const Feature& input, int64_t channels,
-                   const Tensor& mixture) {
+Feature mixed_cell(Pass& pass, const SearchSpace& space, const SupernetOptions& options, const Feature& input,
+                   int64_t channels, const Tensor& mixture) {
   const std::vector<Feature> projected = projections(pass, input, channels, space.nodes);
   const auto weights = [&](const std::string& block) {
     return pass.computes() ? space.block(mixture, block) : Tensor();
@@ -68,8 +69,7 @@ Feature mixed_cell(Pass& pass, const SearchSpace& space, const Feature& input, i
   std::vector<Feature> nodes;
   for (int64_t j = 1; j <= space.nodes; ++j) {
     const std::string block = fmt::format("parents-{}", j);
-    bool chosen = false;
-    for (const AlphaBlock& b : space.alpha) chosen = chosen || b.name == block;
+    const bool chosen = space.has_block(block);
     const Tensor parents = chosen ? weights(block) : Tensor();
     Feature sum = projected[static_cast<size_t>(j) - 1];
     if (pass.computes() && chosen) sum = scale(sum, parents.select(0, 0).select(0, 0));
@@ -79,8 +79,9 @@ Feature mixed_cell(Pass& pass, const SearchSpace& space, const Feature& input, i
         term = scale(term, parents.select(0, 0).select(0, static_cast<int64_t>(i) + 1));
       sum = add(sum, term);
     }
-    nodes.push_back(mixed_operation(pass, space.operations, sum,
-                                    pass.computes() ? operations.select(0, j - 1) : Tensor()));
+    const SplitChannels split(sum, options.partial);
+    nodes.push_back(split.joined(mixed_operation(pass, space.operations, split.active(),
+                                                 pass.computes() ? operations.select(0, j - 1) : Tensor())));
   }
   if (pass.computes()) {
     const Tensor output = weights("output").select(0, 0);
@@ -106,7 +107,7 @@ Feature walk_nasbench1shot1(Pass& pass, const SearchSpace& space, const Supernet
       channels *= 2;
       x = max_pool(x, 2, 2, 1);
     }
-    x = mixed_cell(pass, space, x, channels, mixture);
+    x = mixed_cell(pass, space, options, x, channels, mixture);
   }
   pass.enter("head");
   return pass.linear(global_pool(relu_convolve_normalize(pass, x, {.outputs = channels, .kernel = 1}, false)),

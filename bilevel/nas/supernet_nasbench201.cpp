@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "bilevel/nas/guards/partial_channels.h"
 #include "bilevel/nas/operations.h"
 #include "bilevel/nas/skeleton201.h"
 #include "bilevel/nas/supernet.h"
@@ -13,7 +14,9 @@ namespace {
 
 int64_t nasbench201_edge(int64_t from, int64_t to) { return to * (to - 1) / 2 + from; }
 
-Feature mixed_cell(Pass& pass, const SearchSpace& space, const Feature& input, const Tensor& weights) {
+Feature mixed_cell(Pass& pass, const SearchSpace& space, const SupernetOptions& options, const Feature& input,
+                   const Tensor& mixture) {
+  const Tensor weights = pass.computes() ? space.block(mixture, "edges") : Tensor();
   const int64_t last = space.nodes;
   std::vector<Feature> nodes = {input};
   std::vector<Feature> sums(static_cast<size_t>(last) + 1, input);  // for their shape
@@ -28,10 +31,11 @@ Feature mixed_cell(Pass& pass, const SearchSpace& space, const Feature& input, c
       of_edges = at::stack(picked);
     }
     const MixedEdges edges{.operations = space.operations, .copies = last - from};
-    const std::vector<Feature> sent = mixed_edges(pass, nodes.back(), edges, of_edges);
+    const std::vector<Feature> sent = partial_edges(pass, nodes.back(), edges, of_edges, options.partial);
     for (int64_t to = from + 1; to <= last; ++to) {
       Feature& sum = sums[static_cast<size_t>(to)];
-      const Feature& term = sent[static_cast<size_t>(to - from - 1)];
+      const Feature term =
+          by_input_share(pass, space, mixture, "edges", to, from, sent[static_cast<size_t>(to - from - 1)]);
       sum = begun[static_cast<size_t>(to)] ? add(sum, term) : term;
       begun[static_cast<size_t>(to)] = true;
     }
@@ -44,10 +48,9 @@ Feature mixed_cell(Pass& pass, const SearchSpace& space, const Feature& input, c
 
 Feature walk_nasbench201(Pass& pass, const SearchSpace& space, const SupernetOptions& options,
                          const Feature& images, const Tensor& mixture) {
-  const Tensor weights = pass.computes() ? space.block(mixture, "edges") : Tensor();
-  return walk_skeleton201(pass,
-                          {.channels = options.channels, .cells = options.cells, .classes = options.classes},
-                          images, [&](const Feature& x) { return mixed_cell(pass, space, x, weights); });
+  return walk_skeleton201(
+      pass, {.channels = options.channels, .cells = options.cells, .classes = options.classes}, images,
+      [&](const Feature& x) { return mixed_cell(pass, space, options, x, mixture); });
 }
 
 }  // namespace bilevel::nas

@@ -21,7 +21,8 @@ Tensor one_hot_rows(const Tensor& rows_by_choices, const Tensor& chosen) {
   return at::zeros_like(rows_by_choices).scatter_(1, chosen.unsqueeze(1), 1.0).flatten();
 }
 
-// softmax((log-probabilities + Gumbel noise) / temperature), hard forward, soft backward.
+// softmax((log-probabilities + Gumbel noise) / temperature), hard forward, soft backward; shares are no
+// choice.
 Tensor gumbel_mixture(const SearchSpace& space, const Tensor& alpha, double temperature, uint64_t seed) {
   Random random(named_seed(seed, "gumbel"));
   const Tensor uniform = random.uniform({alpha.numel()}, alpha.options().device(at::kCPU).dtype(at::kDouble));
@@ -30,6 +31,10 @@ Tensor gumbel_mixture(const SearchSpace& space, const Tensor& alpha, double temp
   const Tensor noisy = noise.to(alpha.options());
   std::vector<Tensor> parts;
   for (const AlphaBlock& block : space.alpha) {
+    if (block.shares) {
+      parts.push_back(at::softmax(space.block(alpha, block.name), 1).flatten());
+      continue;
+    }
     const Tensor logits = at::log_softmax(space.block(alpha, block.name), 1);
     const Tensor soft = at::softmax((logits + space.block(noisy, block.name)) / temperature, 1);
     const Tensor hard = one_hot_rows(soft.detach(), soft.detach().argmax(1)).view_as(soft);

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "bilevel/data/byte_source.h"
 #include "bilevel/nas/genotype.h"
@@ -24,7 +26,7 @@ constexpr size_t most_columns = 50;  // of a heat map: epochs in between are lef
 // Which edge or node a row of alpha is for. NAS-Bench-201 and DARTS number edges by the node they lead to.
 std::string row_name(const nas::SearchSpace& space, const nas::AlphaBlock& block, int64_t row) {
   const int64_t inputs = space.kind == nas::SpaceKind::darts ? 2 : 1;
-  if (space.kind != nas::SpaceKind::nasbench1shot1) {
+  if (space.kind != nas::SpaceKind::nasbench1shot1 && !block.shares) {
     int64_t left = row;
     for (int64_t node = inputs; node < inputs + 16; ++node) {
       if (left < node) {
@@ -38,7 +40,8 @@ std::string row_name(const nas::SearchSpace& space, const nas::AlphaBlock& block
 }
 
 std::vector<std::string> choice_names(const nas::SearchSpace& space, const nas::AlphaBlock& block) {
-  const bool of_operations = space.kind != nas::SpaceKind::nasbench1shot1 || block.name == "operations";
+  const bool of_operations =
+      !block.shares && (space.kind != nas::SpaceKind::nasbench1shot1 || block.name == "operations");
   if (of_operations) return space.operations;
   std::vector<std::string> names;
   for (int64_t i = 0; i < block.choices; ++i) names.push_back(fmt::format("from {}", i));
@@ -54,7 +57,10 @@ nas::SearchSpace space_of(const RunData& run) {
       if (one.is_string()) operations.push_back(one.get<std::string>());
     }
   }
-  return nas::make_space(name.empty() ? "nasbench201" : name, operations);
+  nas::SearchSpace space = nas::make_space(name.empty() ? "nasbench201" : name, operations);
+  const nas::GuardOptions guard{run.effective("--guard"),
+                                std::strtod(run.effective("--guard-strength").c_str(), nullptr)};
+  return guard.partial() > 1 ? nas::with_input_shares(std::move(space)) : space;
 }
 
 struct AlphaByEpoch {

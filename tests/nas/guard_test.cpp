@@ -4,6 +4,7 @@
 #include "bilevel/nas/guards/guard.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,9 +31,11 @@ using test::floats;
 using test::message;
 using ::testing::HasSubstr;
 
-SupernetProblem tiny_problem(const std::string& space, const at::TensorOptions& tensors) {
+SupernetProblem tiny_problem(const std::string& space, const at::TensorOptions& tensors,
+                             const GuardOptions& guard = {}) {
   SupernetOptions options;
-  options.channels = 2;
+  options.channels = guard.name == "partial-channels" ? 8 : 2;  // so that a fourth of them can be halved
+  options.partial = guard.partial();
   options.cells = 1;
   options.height = options.width = 4;
   options.classes = 2;
@@ -82,7 +85,9 @@ SearchSummary run_in_two_parts(SupernetProblem& problem, const SearchOptions& op
 // Made once for all guards.
 const SearchSummary& bare_search(SupernetProblem& problem, const std::string& method) {
   static std::map<std::pair<std::string, std::string>, SearchSummary> made;
-  const std::pair<std::string, std::string> key(problem.supernet().space().name, method);
+  const std::string size =
+      fmt::format("{} {}", problem.supernet().space().name, problem.supernet().options().channels);
+  const std::pair<std::string, std::string> key(size, method);
   if (made.count(key) == 0) made[key] = run_search(problem, tiny_options(problem, method));
   return made[key];
 }
@@ -102,11 +107,13 @@ class EveryGuard : public ::testing::TestWithParam<GuardCase> {};
 
 TEST_P(EveryGuard, ComposesWithEveryMethodOrIsRefusedByName) {
   const auto& [guard, space] = GetParam();
-  SupernetProblem problem = tiny_problem(space, floats());
+  const GuardOptions full{guard, find_guard(guard).strength}, nothing{guard, 0};
+  SupernetProblem problem = tiny_problem(space, floats(), full);
+  SupernetProblem plain = tiny_problem(space, floats(), nothing);
   for (const SearchMethod& method : search_methods()) {
     SCOPED_TRACE(method.name);
     SearchOptions options = tiny_options(problem, method.name);
-    options.guard = {guard, find_guard(guard).strength};
+    options.guard = full;
     if (!method.moves_alpha) {
       EXPECT_THAT(message([&] { const Search search(problem, options, nullptr); }),
                   HasSubstr("--guard " + guard + ": " + method.name + " has no alpha"));
@@ -119,9 +126,9 @@ TEST_P(EveryGuard, ComposesWithEveryMethodOrIsRefusedByName) {
       continue;
     }
     const SearchSummary guarded = run_search(problem, options);
-    const SearchSummary& bare = bare_search(problem, method.name);
-    options.guard = {guard, 0};
-    const SearchSummary without_strength = run_search(problem, options);
+    const SearchSummary& bare = bare_search(plain, method.name);
+    options.guard = nothing;
+    const SearchSummary without_strength = run_search(plain, options);
     ASSERT_EQ(guarded.end, SearchEnd::epochs_done) << guarded.reason;
     ASSERT_EQ(guarded.history.size(), 2U);
     // The guard acts, and is recorded; with strength 0 it does nothing.
@@ -133,7 +140,7 @@ TEST_P(EveryGuard, ComposesWithEveryMethodOrIsRefusedByName) {
     EXPECT_EQ(without_strength.history.back().guard, 0);
     EXPECT_GT(guarded.history.back().guard, 0);
 
-    options.guard = {guard, find_guard(guard).strength};
+    options.guard = full;
     const SearchSummary in_two_parts = run_in_two_parts(problem, options);
     EXPECT_TRUE(in_two_parts.alpha.equal(guarded.alpha));
     EXPECT_EQ(in_two_parts.history[0].guard, guarded.history[0].guard);
@@ -160,7 +167,11 @@ TEST(Guards, NamesAndStrengthsAreChecked) {
   options.guard.name = "gamma-decay";
   EXPECT_THAT(
       message([&] { options.validate(); }),
-      HasSubstr("--guard 'gamma-decay' is unknown: choose from none, beta-decay, smoothing, auxiliary-skip"));
+      HasSubstr("--guard 'gamma-decay' is unknown: choose from none, beta-decay, smoothing, auxiliary-skip, "
+                "partial-channels"));
+  options.guard = {"partial-channels", 2.5};
+  EXPECT_THAT(message([&] { options.validate(); }),
+              HasSubstr("--guard-strength 2.5: partial-channels takes a whole number K"));
   options.guard = {"beta-decay", -1};
   EXPECT_THAT(message([&] { options.validate(); }), HasSubstr("--guard-strength -1: beta-decay takes 0 to"));
 }

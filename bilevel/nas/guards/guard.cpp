@@ -8,6 +8,7 @@
 
 #include "bilevel/nas/guards/auxiliary_skip.h"
 #include "bilevel/nas/guards/beta_decay.h"
+#include "bilevel/nas/guards/partial_channels.h"
 #include "bilevel/nas/guards/smoothing.h"
 #include "bilevel/nas/supernet_problem.h"
 
@@ -22,6 +23,10 @@ const std::vector<GuardKind>& guard_kinds() {
        "The bound of the noise on the mixture in weight steps"},
       {"auxiliary-skip", "a second skip on every edge that fades away (DARTS-, Chu et al. 2021)",
        "factor of the skip in the first epoch", 1, 1e6, "The factor of the skip connection on every edge"},
+      {"partial-channels",
+       "one channel in K through the operations, the others by; inputs of nodes weighted (PC-DARTS, Xu et "
+       "al. 2020)",
+       "K, a whole number", 4, 64, "K: one channel in so many goes through the operations"},
   };
   return kinds;
 }
@@ -43,6 +48,16 @@ void GuardOptions::validate() const {
     throw std::invalid_argument(fmt::format("--guard-strength {}: {} takes 0 to {:g} ({})", strength, name,
                                             kind.largest_strength, kind.quantity));
   }
+  if (name == "partial-channels" && strength != std::floor(strength)) {
+    throw std::invalid_argument(
+        fmt::format("--guard-strength {}: partial-channels takes a whole number K, one channel in K goes "
+                    "through the operations",
+                    strength));
+  }
+}
+
+int64_t GuardOptions::partial() const {
+  return name == "partial-channels" && strength > 1 ? static_cast<int64_t>(strength) : 1;
 }
 
 Tensor Guard::inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
@@ -77,6 +92,9 @@ std::unique_ptr<Guard> make_guard(const GuardOptions& options, SupernetProblem& 
                                   const SupernetEngine& engine) {
   options.validate();
   if (!options.on()) return nullptr;
+  if (options.name == "partial-channels") {
+    return std::make_unique<PartialChannels>(engine, supernet, options.strength);
+  }
   if (options.name == "smoothing") return std::make_unique<Smoothing>(engine, supernet, options.strength);
   if (options.name == "auxiliary-skip") {
     return std::make_unique<AuxiliarySkip>(engine, supernet, options.strength);

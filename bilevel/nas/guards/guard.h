@@ -39,6 +39,8 @@ struct GuardOptions {
   std::string name = "none";
   double strength = 0;
   bool on() const { return name != "none"; }
+  // What the supernet must be laid out with (SupernetOptions::partial): 1 but for partial channels.
+  int64_t partial() const;
   void validate() const;
 };
 

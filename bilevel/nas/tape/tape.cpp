@@ -9,7 +9,10 @@
 namespace bilevel::nas {
 
 std::optional<Tape> record(const Supernet& supernet) {
-  if (supernet.space().kind != SpaceKind::nasbench201 || !supernet.options().merged) return std::nullopt;
+  const SupernetOptions& options = supernet.options();
+  if (supernet.space().kind != SpaceKind::nasbench201 || !options.merged || options.partial > 1) {
+    return std::nullopt;
+  }
   return record_nasbench201(supernet);
 }
 
