@@ -172,6 +172,9 @@ Setup make_setup(CLI::App& command, SearchFlags& o, Progress& progress) {
       setup.space, o.network, nas::search_images(data, split, o.augment, setup.tensors), setup.tensors));
   setup.space = setup.problem->supernet().space();  // with what its guard adds to alpha
   if (automatic) choose_search_method(command, o, setup, progress);
+  if (command.count("--guard-strength") == 0) {
+    setup.search.guard.strength = nas::default_guard_strength(setup.search, setup.problem->inner_samples());
+  }
   return setup;
 }
 
@@ -272,6 +275,11 @@ void keep_earlier_defaults(CLI::App& command, const RunFlags& run) {
   if (command.count("--method") == 0 && effective.contains("--method") && effective["--method"].is_string()) {
     const auto method = effective["--method"].get<std::string>();
     if (method != nas::default_method) set_option(command, "--method", method);
+  }
+  // A default strength is another on other data, and was 50 before that.
+  const std::string guard = effective.value("--guard", "none");
+  if (guard != "none" && command.count("--guard-strength") == 0 && effective.contains("--guard-strength")) {
+    set_option(command, "--guard-strength", effective["--guard-strength"].get<std::string>());
   }
 }
 

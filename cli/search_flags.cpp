@@ -31,7 +31,12 @@ std::string guard_names() {
 std::string guard_strengths() {
   std::vector<std::string> each;
   for (const nas::GuardKind& kind : nas::guard_kinds()) {
-    each.push_back(fmt::format("{}: {} ({:g})", kind.name, kind.quantity, kind.strength));
+    each.push_back(fmt::format("{}: {} ({:g}{})", kind.name, kind.quantity, kind.strength,
+                               kind.travel > 0
+                                   ? fmt::format(", in proportion less where alpha's rate times its "
+                                                 "steps is below {:g}",
+                                                 kind.travel)
+                                   : ""));
   }
   return fmt::format("{}; 0 = as without a guard", fmt::join(each, ", "));
 }

@@ -114,11 +114,8 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
     }
   }
   if (benchmark_ != nullptr) benchmark_->require_space(problem.supernet().space());
-  if (options_.method.rfind("darts", 0) == 0 || options_.method == "gdas") options_.inner.steps = 1;
-  steps_per_epoch_ =
-      options_.alpha_steps > 0
-          ? options_.alpha_steps
-          : std::max<int64_t>(1, problem.inner_samples() / (options_.batch * options_.inner.steps));
+  options_.inner.steps = weight_steps(options_);
+  steps_per_epoch_ = alpha_steps_an_epoch(options_, problem.inner_samples());
   options_.inner.schedule.kind = ScheduleKind::cosine;
   options_.inner.schedule.total_steps =
       std::max<int64_t>(1, options_.epochs * steps_per_epoch_ * options_.inner.steps);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
 
 namespace bilevel::nas {
 
@@ -129,6 +130,25 @@ SearchOptions default_search_options(const SearchSpace& space, const std::string
     o.epochs = 3;  // of each cell's training
   }
   return o;
+}
+
+int64_t weight_steps(const SearchOptions& options) {
+  return options.method.rfind("darts", 0) == 0 || options.method == "gdas" ? 1 : options.inner.steps;
+}
+
+int64_t alpha_steps_an_epoch(const SearchOptions& options, int64_t training_images) {
+  if (options.alpha_steps > 0) return options.alpha_steps;
+  return std::max<int64_t>(1, training_images / (options.batch * weight_steps(options)));
+}
+
+double default_guard_strength(const SearchOptions& options, int64_t training_images) {
+  if (!options.guard.on()) return 0;
+  const GuardKind& kind = find_guard(options.guard.name);
+  if (kind.travel == 0) return kind.strength;
+  const int64_t epochs = std::max<int64_t>(0, options.epochs - options.warmup_epochs);
+  const double travel =
+      options.outer.rate * static_cast<double>(epochs * alpha_steps_an_epoch(options, training_images));
+  return std::stod(fmt::format("{:.2g}", kind.strength * std::min(1.0, travel / kind.travel)));
 }
 
 }  // namespace bilevel::nas

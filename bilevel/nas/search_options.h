@@ -65,4 +65,11 @@ struct SearchOptions {
 // the papers' algorithms are bare, which is `guard = {}`.
 SearchOptions default_search_options(const SearchSpace& space, const std::string& method);
 
+// Weight steps before a step of alpha, and steps of alpha an epoch makes on so many training images.
+int64_t weight_steps(const SearchOptions& options);
+int64_t alpha_steps_an_epoch(const SearchOptions& options, int64_t training_images);
+// Of the guard where none is given: its own, or in proportion less where alpha goes less far than in the
+// search that it was chosen in (GuardKind::travel), to two digits.
+double default_guard_strength(const SearchOptions& options, int64_t training_images);
+
 }  // namespace bilevel::nas

@@ -122,15 +122,18 @@ TEST_F(SearchTest, IsGuardedUnlessItIsToldNotTo) {
     EXPECT_EQ(output.exit_code, 0) << output.err;
     return output.json();
   };
-  const json usual = report(""), named = report("--guard beta-decay --guard-strength 50"),
-             none = report("--guard none"), nothing = report("--guard-strength 0"),
-             smooth = report("--guard smoothing");
+  // 4 epochs of 8 steps here, 50 of 390 at the same rate in the search that 50 is for: 50 * 32 / 19500.
+  const json usual = report(""), named = report("--guard beta-decay --guard-strength 0.082"),
+             far = report("--alpha-rate 1"), none = report("--guard none"),
+             nothing = report("--guard-strength 0"), smooth = report("--guard smoothing");
   EXPECT_EQ(usual.at("method"), "darts-first-order");
   EXPECT_EQ(usual.at("guard"), "beta-decay");
-  EXPECT_EQ(usual.at("guard_strength"), 50);
+  EXPECT_EQ(usual.at("guard_strength"), 0.082);
+  EXPECT_EQ(far.at("guard_strength"), 50);
   EXPECT_EQ(usual.at("alpha"), named.at("alpha"));
   for (int epoch = 0; epoch < 4; ++epoch) {
-    EXPECT_EQ(usual.at("history")[epoch].at("guard"), 50.0 * epoch / 4);
+    EXPECT_EQ(usual.at("history")[epoch].at("guard"), 0.082 * epoch / 4);
+    EXPECT_EQ(far.at("history")[epoch].at("guard"), 50.0 * epoch / 4);
     EXPECT_TRUE(none.at("history")[epoch].at("guard").is_null());
   }
   EXPECT_EQ(none.at("guard"), "none");
@@ -138,6 +141,50 @@ TEST_F(SearchTest, IsGuardedUnlessItIsToldNotTo) {
   EXPECT_EQ(none.at("alpha"), nothing.at("alpha"));
   EXPECT_EQ(smooth.at("guard_strength"), 0.3);
   EXPECT_EQ(config_of(folder_ / "guarded-0").at("effective").at("guard"), "beta-decay");
+}
+
+// The default strength was 50 for every search.
+TEST_F(SearchTest, ARunWithAnEarlierDefaultStrengthKeepsIt) {
+  const std::string strong = long_search() + " --guard-strength 50 --quiet --json --out ",
+                    run = folder_ / "old";
+  const Output whole = run_program(strong + (folder_ / "whole"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  Background program(strong + run, folder_ / "err");
+  const int status = program.end_when([&] { return std::filesystem::exists(run + "/checkpoint"); }, SIGTERM);
+  ASSERT_TRUE(WIFEXITED(status));
+  ASSERT_EQ(WEXITSTATUS(status), 130) << "too late to stop it: " << read_text(folder_ / "err");
+  json config = json::parse(read_text(run + "/config.json"));
+  config["options"].erase("--guard-strength");
+  put(run + "/config.json", config.dump());
+  const json gone_on = resumed(run);
+  EXPECT_EQ(gone_on.at("guard_strength"), 50);
+  EXPECT_EQ(gone_on.at("alpha"), whole.json().at("alpha"));
+}
+
+// Fewer weights, more alpha; --resume and a report know both.
+TEST_F(SearchTest, PartialChannelsGoOnAndAreReported) {
+  const std::string search =
+      "search --method darts --alpha-rate 0.05 --epochs 12 --guard partial-channels --quiet --json" + data() +
+      " --channels 4 --cells 1 --batch 4 --threads 1 --crop-padding 1 --eigenvalue-products 3 --out ";
+  const std::string run = folder_ / "stopped";
+  const Output whole = run_program(search + (folder_ / "whole"));
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_EQ(whole.json().at("guard_strength"), 4);
+  EXPECT_EQ(whole.json().at("alpha").size(), 6 * 5 + 2 + 3U);
+  EXPECT_EQ(whole.json().at("alpha_blocks")[2].at("name"), "edges-inputs-3");
+  Background program(search + run, folder_ / "err");
+  const int status = program.end_when([&] { return std::filesystem::exists(run + "/checkpoint"); }, SIGTERM);
+  ASSERT_TRUE(WIFEXITED(status));
+  ASSERT_EQ(WEXITSTATUS(status), 130) << "too late to stop it: " << read_text(folder_ / "err");
+  const json gone_on = resumed(run);
+  EXPECT_EQ(gone_on.at("alpha"), whole.json().at("alpha"));
+  EXPECT_EQ(gone_on.at("genotype"), whole.json().at("genotype"));
+  const Output page = run_program("report " + run + " --out " + folder_ / "page.html");
+  ASSERT_EQ(page.exit_code, 0) << page.err;
+  EXPECT_THAT(read_text(folder_ / "page.html"), HasSubstr("K: one channel in so many goes through"));
+  const Output odd = run_program("search --guard partial-channels" + small());
+  EXPECT_EQ(odd.exit_code, 2);
+  EXPECT_THAT(odd.err, HasSubstr("--channels 2: --guard partial-channels sends one channel in 4 through"));
 }
 
 // It began bare, whatever the default is now.

@@ -162,6 +162,29 @@ TEST(Guards, TheDefaultIsForMethodsThatMoveAlpha) {
   }
 }
 
+// 50 with 50 epochs of 390 steps at 3e-4; less where alpha goes less far, and never more.
+TEST(Guards, TheDefaultStrengthOfBetaDecayGoesWithTheWayOfAlpha) {
+  SearchOptions options = default_search_options(make_space("nasbench201"), "darts-first-order");
+  EXPECT_EQ(default_guard_strength(options, 25000), 50);
+  EXPECT_EQ(default_guard_strength(options, 2500), 5);  // 39 steps an epoch
+  options.warmup_epochs = 25;
+  EXPECT_EQ(default_guard_strength(options, 25000), 25);
+  options.outer.rate = 6e-4;
+  EXPECT_EQ(default_guard_strength(options, 25000), 50);
+  options.outer.rate = 0.01;
+  EXPECT_EQ(default_guard_strength(options, 25000), 50);
+  options.warmup_epochs = 100;
+  EXPECT_EQ(default_guard_strength(options, 25000), 0);
+  options = default_search_options(make_space("nasbench201"), "idarts");  // 97 steps, 30 epochs
+  EXPECT_EQ(default_guard_strength(options, 25000), 7.5);
+  options.alpha_steps = 390;
+  EXPECT_EQ(default_guard_strength(options, 25000), 30);
+  options.guard = {"smoothing", 1};
+  EXPECT_EQ(default_guard_strength(options, 25), 0.3);
+  options.guard = {};
+  EXPECT_EQ(default_guard_strength(options, 25000), 0);
+}
+
 TEST(Guards, NamesAndStrengthsAreChecked) {
   SearchOptions options = default_search_options(make_space("nasbench201"), "idarts");
   options.guard.name = "gamma-decay";

@@ -26,6 +26,8 @@ struct GuardKind {
   double strength = 0;          // the default
   double largest_strength = 0;  // that has a meaning
   std::string curve;            // what an epoch's number is, for reports
+  // How far alpha can go, its rate times its steps, in the search that the default is for; 0 = it is for all.
+  double travel = 0;
 };
 // Without "none", which is no guard at all.
 const std::vector<GuardKind>& guard_kinds();
