@@ -161,6 +161,21 @@ TEST(House, dependencies_point_one_way) {
   }
 }
 
+// Whoever includes bilevel/bilevel.h can make every estimator and every algorithm.
+TEST(House, the_header_of_all_has_every_estimator_and_algorithm) {
+  std::ostringstream umbrella;
+  umbrella << std::ifstream(source_dir() / "bilevel/bilevel.h").rdbuf();
+  int found = 0;
+  for (const Source& source : sources()) {
+    if (source.folder != "algorithms" && source.folder != "hypergradients") continue;
+    if (!source.name.ends_with(".h") || source.text.find(" : public ") == std::string::npos) continue;
+    ++found;
+    EXPECT_NE(umbrella.str().find("#include \"bilevel/" + source.name + "\""), std::string::npos)
+        << "bilevel/bilevel.h does not include " << source.name;
+  }
+  EXPECT_GT(found, 30);
+}
+
 // The parser of a command line is the commands' affair.
 TEST(House, the_papers_items_know_no_command_line) {
   const auto files = sources_of("reproduce");
