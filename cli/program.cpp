@@ -63,9 +63,9 @@ void require_known_command(const CLI::App& app, int argc, char** argv) {
     names.push_back(command->get_name());
   }
   const std::string near = nearest(argv[1], names);
-  throw std::invalid_argument(fmt::format("command '{}' is unknown{}: choose from {}; {}", argv[1],
-                                          near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
-                                          fmt::join(names, ", "), where_help_is(app)));
+  throw std::invalid_argument(
+      fmt::format("command '{}' is unknown: choose from {}; {}{}", argv[1], fmt::join(names, ", "),
+                  near.empty() ? "" : fmt::format("did you mean {}? ", near), where_help_is(app)));
 }
 
 void collect_flags(const CLI::App& app, std::vector<std::string>& flags) {

@@ -48,7 +48,7 @@ class BlasKernelsTest : public ::testing::Test {
     if (blas_kernels().running.empty()) GTEST_SKIP() << "LibTorch runs on another BLAS than OpenBLAS";
     if (blas_kernels().best.empty()) GTEST_SKIP() << "this processor has no better kernels than the oldest";
   }
-  static std::string version() { return run_program("--version").out; }
+  static std::string version() { return run_by_shell("--version").out; }
 
   // The environment of a shell in which nobody has said anything.
   const Variable core_{"OPENBLAS_CORETYPE", nullptr};
@@ -71,7 +71,7 @@ TEST_F(BlasKernelsTest, the_users_own_choice_is_left_alone) {
                                          "can run " +
                                          blas_kernels().best + "\n"),
                                Not(HasSubstr("warning"))));
-  const Output run = run_program("check --problem quadratic --quiet");
+  const Output run = run_by_shell("check --problem quadratic --quiet");
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_EQ(run.err, "");
 }
@@ -83,15 +83,15 @@ TEST_F(BlasKernelsTest, a_second_start_that_did_not_help_warns_instead_of_trying
       "warning: OpenBLAS runs on its Prescott kernels, for older processors than "
       "this one: matrix products are several times slower; set OPENBLAS_CORETYPE=" +
       blas_kernels().best + " and start the program again\n";
-  const Output run = run_program("check --problem quadratic --quiet");
+  const Output run = run_by_shell("check --problem quadratic --quiet");
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_EQ(run.err, warning);
   EXPECT_THAT(version(), HasSubstr(warning));
-  EXPECT_EQ(run_program("check --problem quadratic --log-level error").err, "");
+  EXPECT_EQ(run_by_shell("check --problem quadratic --log-level error").err, "");
 }
 
 TEST_F(BlasKernelsTest, arguments_folder_and_exit_code_survive_the_second_start) {
-  const Output wrong = run_program("solve --problem 'no such problem'");
+  const Output wrong = run_by_shell("solve --problem 'no such problem'");
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_THAT(wrong.err, HasSubstr("--problem no such problem is unknown"));
 }
@@ -101,18 +101,18 @@ TEST_F(BlasKernelsTest, a_run_knows_its_kernels_and_one_resumed_on_others_says_s
   const std::string start = "solve --problem ridge --algorithm aid-cg --iterations 3 --quiet --out " + run;
   {
     const Variable own("OPENBLAS_CORETYPE", "Prescott");
-    ASSERT_EQ(run_program(start).exit_code, 0);
+    ASSERT_EQ(run_by_shell(start).exit_code, 0);
   }
   json facts = json::parse(read_text(run + "/run.json"));
   EXPECT_EQ(facts.at("machine").at("kernels"), "Prescott");
-  EXPECT_THAT(run_program("show " + run).out, HasSubstr("Prescott kernels"));
-  EXPECT_EQ(run_program("show " + run + " --json").json().at("machine").at("kernels"), "Prescott");
-  ASSERT_EQ(run_program("report " + run + " --out " + (folder_ / "report.html")).exit_code, 0);
+  EXPECT_THAT(run_by_shell("show " + run).out, HasSubstr("Prescott kernels"));
+  EXPECT_EQ(run_by_shell("show " + run + " --json").json().at("machine").at("kernels"), "Prescott");
+  ASSERT_EQ(run_by_shell("report " + run + " --out " + (folder_ / "report.html")).exit_code, 0);
   EXPECT_THAT(read_text(folder_ / "report.html"), HasSubstr("<td>Prescott</td>"));
 
   facts["status"] = "running";  // as a process that was killed leaves it
   std::ofstream(run + "/run.json") << facts.dump();
-  const Output resumed = run_program("solve --quiet --resume " + run);
+  const Output resumed = run_by_shell("solve --quiet --resume " + run);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.err, AllOf(HasSubstr("warning: the BLAS's core type was Prescott and is "),
                                  HasSubstr("bits may differ; OPENBLAS_CORETYPE=Prescott brings them back")));

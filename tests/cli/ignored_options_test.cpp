@@ -69,7 +69,7 @@ TEST(IgnoredOptions, AreRefusedByEveryCommandThatRunsAnAlgorithm) {
 
 // The list of the registry and the options of the command line are the same.
 TEST(IgnoredOptions, EveryOptionOfTheRegistryIsOneOfTheCommandLine) {
-  const std::string help = run_program("solve --help").out;
+  const std::string help = run_program("solve --help-all").out;
   for (const AlgorithmOption option : algorithm_options()) {
     EXPECT_THAT(help, HasSubstr("--" + std::string(name_of(option)))) << name_of(option);
   }

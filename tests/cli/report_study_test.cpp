@@ -72,11 +72,11 @@ TEST_F(ReportOfAStudy, HasMeansAndSpreadsInEveryForm) {
   const json printed = output.json();
   EXPECT_EQ(printed.at("report"), folder_ / "comparison.html");
   const json& study = printed.at("study");
-  EXPECT_EQ(study.at("by"), json({"--method"}));
-  EXPECT_EQ(study.at("differs_along"), json({"--inner-rate"}));
+  EXPECT_EQ(study.at("by"), json({"method"}));
+  EXPECT_EQ(study.at("differs_along"), json({"inner_rate"}));
   ASSERT_EQ(study.at("groups").size(), 2U);
   const json& idarts = study.at("groups")[0];
-  EXPECT_EQ(idarts.at("options"), json({{"--method", "idarts"}}));
+  EXPECT_EQ(idarts.at("options"), json({{"method", "idarts"}}));
   EXPECT_EQ(idarts.at("seeds"), json({0, 1, 2, 3}));
   EXPECT_DOUBLE_EQ(idarts.at("numbers").at("cifar10_valid").at("mean"), 84.5);
   EXPECT_DOUBLE_EQ(idarts.at("numbers").at("cifar10_valid").at("std"), std::sqrt(5.0 / 3));
