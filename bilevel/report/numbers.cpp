@@ -16,7 +16,7 @@ struct Known {
 };
 // What the summaries of the jobs have, and their last records where a summary does not repeat them; the most
 // important first.
-constexpr std::array<Known, 16> known{{{"test_accuracy", nullptr},
+constexpr std::array<Known, 17> known{{{"test_accuracy", nullptr},
                                        {"baseline_test_accuracy", "test accuracy, baseline"},
                                        {"independent_test_accuracy", "test accuracy, independent"},
                                        {"pooled_test_accuracy", "test accuracy, pooled"},
@@ -24,6 +24,7 @@ constexpr std::array<Known, 16> known{{{"test_accuracy", nullptr},
                                        {"baseline_valid_accuracy", "validation accuracy, baseline"},
                                        {"test_loss", nullptr},
                                        {"valid_loss", nullptr},
+                                       {"skips", nullptr},
                                        {"outer_loss", nullptr},
                                        {"inner_loss", nullptr},
                                        {"direction_norm", nullptr},

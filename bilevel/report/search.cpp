@@ -58,8 +58,8 @@ nas::SearchSpace space_of(const RunData& run) {
     }
   }
   nas::SearchSpace space = nas::make_space(name.empty() ? "nasbench201" : name, operations);
-  const nas::GuardOptions guard{run.effective("--guard"),
-                                std::strtod(run.effective("--guard-strength").c_str(), nullptr)};
+  const nas::GuardOptions guard{run.effective("guard"),
+                                std::strtod(run.effective("guard_strength").c_str(), nullptr)};
   return guard.partial() > 1 ? nas::with_input_shares(std::move(space)) : space;
 }
 

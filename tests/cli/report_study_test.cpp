@@ -39,6 +39,7 @@ class ReportOfAStudy : public ::testing::Test {
                           {"seconds", 2 * epoch},
                           {"valid_loss", 2.0 / epoch + 0.1 * seed},
                           {"valid_accuracy", 30.0 + epoch},
+                          {"skips", idarts ? 1 : 1 + seed},
                           {"benchmark", table(epoch)}}
                          .dump() +
                      "\n";
@@ -82,6 +83,8 @@ TEST_F(ReportOfAStudy, HasMeansAndSpreadsInEveryForm) {
   EXPECT_DOUBLE_EQ(idarts.at("numbers").at("cifar10_valid").at("std"), std::sqrt(5.0 / 3));
   EXPECT_DOUBLE_EQ(study.at("groups")[1].at("numbers").at("cifar10_test").at("mean"), 56.5);
   EXPECT_EQ(idarts.at("numbers").at("seconds").at("n"), 4);
+  EXPECT_EQ(idarts.at("numbers").at("skips").at("mean"), 1);
+  EXPECT_EQ(study.at("groups")[1].at("numbers").at("skips").at("mean"), 2.5);
 
   const std::string csv = read_text(printed.at("tables").at("csv")),
                     markdown = read_text(printed.at("tables").at("markdown")),
