@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/jobs/clean.h"
+#include "bilevel/jobs/tune.h"
 #include "bilevel/run/run_folder.h"
 #include "bilevel/run/shell_word.h"
 #include "bilevel/run/state_checkpoint.h"
@@ -98,8 +100,8 @@ RunProblem problem_of_run(const CLI::App& command, const std::string& folder, co
           fmt::format("{} with --at {}: the run of {} says which problem it is", option, folder, owner));
     }
   }
-  if (owner == "clean") return clean_problem(folder);
-  if (owner == "tune") return tune_problem(folder);
+  if (owner == "clean") return clean_problem(read_stored_run(folder));
+  if (owner == "tune") return tune_problem(read_stored_run(folder));
   throw std::invalid_argument(fmt::format(
       "--at {}: it is a run of `bilevel {}`, {}; diagnose reads those of solve, clean, tune and search",
       folder, owner,

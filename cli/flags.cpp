@@ -33,19 +33,19 @@ std::string type_name(const Field& field) {
 }
 
 const CLI::Option* add_flag(CLI::App& group, OptionsView options, const Field& field) {
-  const std::string flag = flag_of(field.name);
+  const std::string flag = flag_of(field.name), help = flag_text(field.help);
   CLI::Option* option = nullptr;
   if (field.type == FieldType::flag) {
     option = group.add_flag_function(
         flag, [options, &field](int64_t count) { give(options, field, {count > 0 ? "true" : "false"}); },
-        field.help);
+        help);
   } else if (field.is_list) {
     option = group.add_option_function<Words>(
-        flag, [options, &field](const Words& words) { give(options, field, words); }, field.help);
+        flag, [options, &field](const Words& words) { give(options, field, words); }, help);
     option->delimiter(',');
   } else {
     option = group.add_option_function<std::string>(
-        flag, [options, &field](const std::string& word) { give(options, field, {word}); }, field.help);
+        flag, [options, &field](const std::string& word) { give(options, field, {word}); }, help);
   }
   if (field.type != FieldType::flag) {
     option->type_name(type_name(field));

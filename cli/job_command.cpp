@@ -229,7 +229,11 @@ int run_in_context(const std::string& job, OptionsView options, ProcessOptions& 
   progress.clear();
   show(shown, process);
   if (!process.json && shown.end.status != RunStatus::interrupted) {
-    fmt::print("the run is in {}\n", context.folder_name());
+    if (shown.files.empty()) {
+      fmt::print("the run is in {}\n", context.folder_name());
+    } else {
+      fmt::print("written to {}: {}, summary.json\n", context.folder_name(), fmt::join(shown.files, ", "));
+    }
   }
   return exit_code_of(shown.end, job, context.folder_name());
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "bilevel/jobs/job_end.h"
 #include "bilevel/run/run_context.h"
@@ -27,6 +28,7 @@ struct Shown {
   JobEnd end = {};
   nlohmann::ordered_json json = {};
   std::function<void()> print_text = {};
+  std::vector<std::string> files = {};  // of the folder, to be named behind the text
 };
 int run_in_context(const std::string& job, OptionsView options, ProcessOptions& process,
                    const std::function<Shown(RunContext& context)>& work);
@@ -35,6 +37,12 @@ int run_without_folder(const ProcessOptions& process, const std::function<Shown(
 // For jobs that keep `files` in a folder, and cannot be gone on with: a signal ends the process.
 int run_with_files(const ProcessOptions& process, const std::string& files,
                    const std::function<Shown(RunContext& context)>& work);
+
+template <typename Result>
+std::vector<std::string> files_of(const Result& result) {
+  if constexpr (requires { result.files; }) return result.files;
+  return {};
+}
 
 // A command that keeps a run. `run(options, context)` gives a result with `end` and `json`, which
 // `print(result)` shows as text.
@@ -50,7 +58,10 @@ void add_job(CLI::App& app, int& exit_code, const CommandText& text, Run run, Pr
   command->callback([=, &exit_code, name = text.name] {
     exit_code = run_in_context(name, OptionsView(*options), *process, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
-      return Shown{.end = result->end, .json = result->json, .print_text = [=] { print(*result); }};
+      return Shown{.end = result->end,
+                   .json = result->json,
+                   .print_text = [=] { print(*result); },
+                   .files = files_of(*result)};
     });
   });
 }

@@ -39,7 +39,6 @@ const std::vector<Range>& ranges() {
   static const std::vector<Range> table = {
       // the run
       {"--save-every", 0, any},
-      {"--folds", 2, within_step},
       {"--threads", 0, 1024},
       // the inner loop
       {"--inner-steps", 0, within_step},
@@ -58,7 +57,6 @@ const std::vector<Range>& ranges() {
       {"--tolerance", 0, any},
       {"--records", 1, within_step},
       {"learn --records", 0, within_step},
-      {"--patience", 0, endless},
       // hypergradients
       {"--terms", 0, within_step},
       {"--truncate", 0, within_step},
@@ -85,24 +83,7 @@ const std::vector<Range>& ranges() {
       {"--corruption", 0, 1},
       {"--train-size", 0, examples},
       {"--valid-size", 0, examples},
-      {"--valid-part", 0, 1, true, true},
-      {"--classes", 0, width},
       {"count --classes", 2, width},
-      // clean, tune, interact
-      {"--threshold", -any, any},
-      {"--suspects", 0, examples},
-      {"--final-steps", 0, endless},
-      {"--top", 0, within_step},
-      {"--tasks", 1, width},
-      {"--clusters", 1, width},
-      {"--features", 1, width},
-      {"--train-examples", 1, width},
-      {"--valid-examples", 1, width},
-      {"--test-examples", 1, width},
-      {"--spread", 0, any},
-      {"--noise", 0, any},
-      positive("--first-coupling"),
-      positive("--first-regularizer"),
       // images and networks
       {"--image-size", 0, side},
       {"--images", 1, width},

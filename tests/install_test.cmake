@@ -45,6 +45,12 @@ message(STATUS "${output}")
 expect_line("aid-cg +outer rate [0-9.e+-]+: f.x, w..x.. = 0[.][0-9]+")
 expect_line("alternating +outer rate [0-9.e+-]+: f.x, w..x.. = 0[.][0-9]+")
 
+# A job on tensors finds a label that is wrong.
+run(${work}/build/clean_tensors)
+if(NOT output MATCHES "point 113 is probably right")
+  message(FATAL_ERROR "clean_tensors did not find point 113: ${output}")
+endif()
+
 # The installed package must not name the tree or the machine it was built on.
 file(GLOB_RECURSE exported ${work}/prefix/lib*/cmake/bilevel/*.cmake)
 if(NOT exported)

@@ -35,9 +35,7 @@ const Fields<ComputeOptions>& ComputeOptions::fields() {
   return table;
 }
 
-at::TensorOptions apply(const ComputeOptions& options, const RunContext& context) {
-  const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most_threads);
-  at::set_num_threads(options.threads > 0 ? options.threads : cores);
+at::TensorOptions tensor_options(const ComputeOptions& options) {
   const std::string device = named("device", options.device);
   if (options.device != "cpu" && options.device.rfind("cuda", 0) != 0) {
     throw OptionError(fmt::format("{}: choose cpu, cuda or cuda:N", device));
@@ -46,15 +44,22 @@ at::TensorOptions apply(const ComputeOptions& options, const RunContext& context
     throw OptionError(fmt::format("{}: this LibTorch has no CUDA, or there is no GPU; use {}", device,
                                   named("device", "cpu")));
   }
-  if (options.device == "cpu") {
-    for (const std::string& warning : machine_facts().warnings) context.warning(warning);
-  }
   try {
     const auto dtype = options.dtype == "float" ? at::kFloat : at::kDouble;
     return at::TensorOptions().dtype(dtype).device(c10::Device(options.device));
   } catch (const c10::Error&) {
     throw OptionError(fmt::format("{}: choose cpu, cuda or cuda:N", device));
   }
+}
+
+at::TensorOptions apply(const ComputeOptions& options, const RunContext& context) {
+  const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most_threads);
+  at::set_num_threads(options.threads > 0 ? options.threads : cores);
+  const at::TensorOptions tensors = tensor_options(options);
+  if (options.device == "cpu") {
+    for (const std::string& warning : machine_facts().warnings) context.warning(warning);
+  }
+  return tensors;
 }
 
 }  // namespace bilevel

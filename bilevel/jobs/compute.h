@@ -18,8 +18,9 @@ struct ComputeOptions {
   static const Fields<ComputeOptions>& fields();
 };
 
-// Sets the threads, warns of what makes this machine slow, and returns dtype and device. Throws OptionError
-// where they cannot be had.
+// Throws OptionError where the device cannot be had.
+at::TensorOptions tensor_options(const ComputeOptions& options);
+// Sets the threads, warns of what makes this machine slow, and returns tensor_options().
 at::TensorOptions apply(const ComputeOptions& options, const RunContext& context);
 
 }  // namespace bilevel

@@ -131,8 +131,7 @@ TableSets read_table_sets(const RegularizerFileOptions& options) {
   return sets;
 }
 
-RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options) {
-  TableSets tables = read_table_sets(options);
+RegularizerSets divided(TableSets tables, double valid_part, uint64_t seed, const std::string& what) {
   RegularizerSets sets;
   sets.nonzeros = tables.nonzeros;
   sets.classes = tables.classes;
@@ -141,15 +140,19 @@ RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options) {
   const auto whole = [](const TableSets::Set& set) -> LabelledRows {
     return {to_matrix(set.features), set.labels};
   };
-  if (options.valid.features.empty()) {
-    split(tables.train.features, tables.train.labels, options.valid_part, options.seed,
-          options.train.features, sets);
+  if (tables.valid.size() == 0) {
+    require_part(valid_part);
+    split(tables.train.features, tables.train.labels, valid_part, seed, what, sets);
   } else {
     sets.train = whole(tables.train);
     sets.valid = whole(tables.valid);
   }
-  if (!options.test.features.empty()) sets.test = whole(tables.test);
+  if (tables.test.size() > 0) sets.test = whole(tables.test);
   return sets;
+}
+
+RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options) {
+  return divided(read_table_sets(options), options.valid_part, options.seed, options.train.features);
 }
 
 RegularizerSets read_newsgroup_sets(const std::string& path, const NewsgroupsOptions& options,

@@ -50,6 +50,10 @@ struct TableSets {
 // Throws as the function below.
 TableSets read_table_sets(const RegularizerFileOptions& options);
 
+// For a search: a seeded part of the training examples for validation where there are no others. `what` names
+// them in errors.
+RegularizerSets divided(TableSets tables, double valid_part, uint64_t seed, const std::string& what);
+
 // Throws std::runtime_error naming the file, the example, what was expected and what was found: also for a
 // class without a training example and for a validation set of one class.
 RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options);

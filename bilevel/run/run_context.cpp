@@ -79,6 +79,7 @@ StoredRun read_stored_run(const std::string& folder) {
   const Json config = current_config(read_json_file(path, largest_config));
   try {
     StoredRun run;
+    run.folder = folder;
     run.job = config.at("command").get<std::string>();
     run.given = words_of(config.at("options"));
     run.effective = words_of(config.at("effective"));

@@ -104,6 +104,7 @@ nlohmann::ordered_json current_config(nlohmann::ordered_json config);
 
 // config.json of a run, of this version or an earlier one.
 struct StoredRun {
+  std::string folder = {};
   std::string job;
   NamedWords given, effective;
   nlohmann::ordered_json notes;

@@ -382,7 +382,7 @@ TEST(Data, ListsTheSetsAndNamesWhatItDoesNotKnow) {
 }
 
 TEST(Clean, HelpShowsWhatCanBeSaid) {
-  const Output help = run_program("clean --help");
+  const Output help = run_program("clean --help-all");
   EXPECT_EQ(help.exit_code, 0);
   for (const char* text : {"--train-labels", "--corruption", "--threshold", "--suspects", "--model", "--out",
                            "--algorithm", "--no-bias", "Examples:", "float"}) {

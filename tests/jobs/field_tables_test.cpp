@@ -12,7 +12,10 @@
 
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/clean.h"
+#include "bilevel/jobs/interact.h"
 #include "bilevel/jobs/solve.h"
+#include "bilevel/jobs/tune.h"
 
 namespace bilevel {
 namespace {
@@ -36,6 +39,7 @@ std::vector<std::string> another_value(const OptionsView& options, const Field& 
     }
     throw std::logic_error(field.name + ": no other value was found; give the test one");
   };
+  if (field.choices.size() == 1) return field.choices;
   if (!field.choices.empty()) return other(field.choices);
   switch (field.type) {
     case FieldType::flag:
@@ -98,10 +102,18 @@ void expect_refusals_by_name(const std::string& job) {
   }
 }
 
-TEST(FieldTables, OptionsToJsonToOptions) { expect_round_trip<SolveJobOptions>("solve"); }
+TEST(FieldTables, OptionsToJsonToOptions) {
+  expect_round_trip<SolveJobOptions>("solve");
+  expect_round_trip<CleanJobOptions>("clean");
+  expect_round_trip<TuneJobOptions>("tune");
+  expect_round_trip<InteractJobOptions>("interact");
+}
 
 TEST(FieldTables, UnknownAndOutOfBoundValuesAreRefusedByName) {
   expect_refusals_by_name<SolveJobOptions>("solve");
+  expect_refusals_by_name<CleanJobOptions>("clean");
+  expect_refusals_by_name<TuneJobOptions>("tune");
+  expect_refusals_by_name<InteractJobOptions>("interact");
 }
 
 }  // namespace

@@ -1,0 +1,253 @@
+#include "bilevel/jobs/clean_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "bilevel/fields/option_text.h"
+#include "bilevel/fields/options_view.h"
+
+namespace bilevel {
+namespace {
+
+constexpr const char* own_cleaning_files = "your own files";
+constexpr const char* named_cleaning_set = "a named set with noise drawn on it";
+
+void add_cleaning_files(Fields<CleanJobOptions>& f) {
+  using O = CleanJobOptions;
+  f.heading(own_cleaning_files);
+  f.add(
+       "train", [](O & o) -> auto& { return o.files.train.features; }, "examples with some bad labels")
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "train_labels", [](O & o) -> auto& { return o.files.train.labels; },
+       fmt::format("left out: the labels are inside {}", named("train")))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "valid", [](O & o) -> auto& { return o.files.valid.features; },
+       fmt::format("examples whose labels are right; a table can do without ({})",
+                   named("by", clean_ways().table)))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "valid_labels", [](O & o) -> auto& { return o.files.valid.labels; },
+       fmt::format("left out: inside {}", named("valid")))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "test", [](O & o) -> auto& { return o.files.test.features; }, "to measure the cleaned model on")
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "test_labels", [](O & o) -> auto& { return o.files.test.labels; },
+       fmt::format("left out: inside {}", named("test")))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "label_column", [](O & o) -> auto& { return o.files.reading.label_column; },
+       "of a table without a file of labels: first, last, a name or a position from 0")
+      .first();
+  f.add(
+       "classes", [](O & o) -> auto& { return o.files.classes; },
+       fmt::format("labels must be 0 to N-1, all present; 0 = the labels that {} has", named("train")))
+      .in(at_least(0, bounds::width));
+}
+
+void add_named_cleaning(Fields<CleanJobOptions>& f) {
+  using O = CleanJobOptions;
+  f.heading(named_cleaning_set);
+  f.add(
+       "data", [](O & o) -> auto& { return o.data; }, "mnist or fashion-mnist")
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "data_dir", [](O & o) -> auto& { return o.named.folder; },
+       "folder of sets known by name: fetched, or unpacked as they come")
+      .is(FieldKind::place)
+      .from_environment("BILEVEL_DATA");
+  f.add(
+       "corruption", [](O & o) -> auto& { return o.named.corruption; },
+       "probability that a training label is replaced")
+      .in(at_least(0, 1));
+  f.add(
+       "train_size", [](O & o) -> auto& { return o.named.train; }, "class-balanced")
+      .in(at_least(0, bounds::examples));
+  f.add(
+       "valid_size", [](O & o) -> auto& { return o.named.valid; }, "class-balanced")
+      .in(at_least(0, bounds::examples));
+}
+
+void add_model_and_list(Fields<CleanJobOptions>& f) {
+  using O = CleanJobOptions;
+  const std::string weights = clean_ways().algorithm;
+  f.heading("model and list");
+  f.add(
+       "model", [](O & o) -> auto& { return o.model; },
+       "linear (softmax regression) or cnn (small network, images only)")
+      .one_of({"linear", "cnn"});
+  f.add(
+       "regularization", [](O & o) -> auto& { return o.regularization; },
+       "of |W|^2; 0.001 for linear, 0 for cnn")
+      .in(at_least(0))
+      .by_rule()
+      .of(weights);
+  f.add(
+       "no_bias", [](O & o) -> auto& { return o.no_bias; }, "no column of ones after the features")
+      .of(weights);
+  f.add(
+       "threshold", [](O & o) -> auto& { return o.threshold; },
+       "x below this makes a suspect; its weight is sigmoid(x)")
+      .in({})
+      .first()
+      .of(weights);
+  f.add(
+       "suspects", [](O & o) -> auto& { return o.most_suspects; },
+       "at most this many in the list; 0 = no limit")
+      .in(at_least(0, bounds::examples))
+      .first();
+  f.add(
+       "final_steps", [](O & o) -> auto& { return o.final_steps; },
+       "of training the final model, at most; 2000 for linear, 1000 for cnn")
+      .in(at_least(0, bounds::endless))
+      .by_rule()
+      .of(weights);
+  f.add(
+       "seed", [](O & o) -> auto& { return o.algorithm.solve.seed; },
+       "of the split, the noise, the batches and the start")
+      .first();
+}
+
+// Names of those of a heading that were given with a value, or of all that are of the same kind.
+std::vector<std::string> given_cleaning_fields(const OptionsView& options, const char* heading) {
+  std::vector<std::string> names;
+  for (const Field& field : options.fields()) {
+    if (field.group == heading && options.is_given(field)) names.push_back(named(field.name));
+  }
+  return names;
+}
+
+}  // namespace
+
+const TableWays& clean_ways() {
+  static const TableWays ways{"noise-model", "weights"};
+  return ways;
+}
+
+CleanJobOptions::CleanJobOptions() {
+  algorithm.algorithm = "krmd";
+  algorithm.settings = default_clean_options({.problem = {}, .scores = {}, .convex = true}).settings;
+  compute.dtype = "float";
+}
+
+const Fields<CleanJobOptions>& CleanJobOptions::fields() {
+  static const Fields<CleanJobOptions> table = [] {
+    using O = CleanJobOptions;
+    Fields<O> f;
+    add_cleaning_files(f);
+    add_named_cleaning(f);
+    add_model_and_list(f);
+    f.include(
+        [](O & o) -> auto& { return o.table; }, TableChoice::fields(clean_ways()));
+    f.include(
+        [](O & o) -> auto& { return o.algorithm; }, AlgorithmChoice::fields());
+    f.include(
+        [](O & o) -> auto& { return o.automatic; }, AutomaticOptions::fields());
+    f.include(
+        [](O & o) -> auto& { return o.compute; }, ComputeOptions::fields());
+    // A table needs none of them, and how many iterations are enough depends on the model.
+    for (const Field& field : AlgorithmChoice::fields().rows()) f.row(field.name).tier = FieldTier::more;
+    f.row("iterations").by_rule();
+    return f;
+  }();
+  return table;
+}
+
+bool wants_table(CleanJobOptions& o) {
+  const bool possible = o.data.empty() && o.model == "linear";
+  if (!possible && o.table.by == clean_ways().table) {
+    throw OptionError(fmt::format(
+        "{} with {}: it is for one's own tables and the linear model; leave one of them out",
+        named("by", clean_ways().table), o.data.empty() ? named("model", "cnn") : named("data", o.data)));
+  }
+  return means_table(OptionsView(o), clean_ways(), possible);
+}
+
+bool insists_on_table(const CleanJobOptions& o, bool has_valid) {
+  return o.table.by == clean_ways().table || o.given(o.table.folds) || o.table.no_standardize || !has_valid;
+}
+
+void check_clean_sources(CleanJobOptions& o, bool by_table) {
+  const OptionsView view(o);
+  if (const auto own = given_cleaning_fields(view, own_cleaning_files); !o.data.empty() && !own.empty()) {
+    throw OptionError(fmt::format("{} with {}: a named set or your own files, not both",
+                                  named("data", o.data), fmt::join(own, ", ")));
+  }
+  if (o.model == "cnn" && o.no_bias) {
+    throw OptionError(fmt::format("{} changes nothing for {}: it is of linear; leave it out",
+                                  named("no_bias"), named("model", "cnn")));
+  }
+  if (!o.data.empty()) return;
+  const LabelledFile &train = o.files.train, &valid = o.files.valid, &test = o.files.test;
+  if (valid.features.empty() && !valid.labels.empty()) {
+    throw OptionError(fmt::format("{}: {} is missing", named("valid_labels", valid.labels), named("valid")));
+  }
+  if (train.features.empty() || (!by_table && valid.features.empty())) {
+    throw OptionError(fmt::format("{} missing: clean needs {} and {} with their labels, or {}",
+                                  !train.features.empty() ? named("valid") + " is"
+                                  : !valid.features.empty()
+                                      ? named("train") + " is"
+                                      : named("train") + " and " + named("valid") + " are",
+                                  named("train"), named("valid"), named("data")));
+  }
+  std::vector<std::string> drawn;
+  for (const char* name : {"corruption", "train_size", "valid_size"}) {
+    if (view.is_given(view.at(name))) drawn.push_back(named(name));
+  }
+  if (!drawn.empty()) {
+    throw OptionError(fmt::format("{}: noise and sizes are for {}; your files are taken as they are",
+                                  fmt::join(drawn, ", "), named("data")));
+  }
+  if (test.features.empty() && !test.labels.empty()) {
+    throw OptionError(fmt::format("{}: {} is missing", named("test_labels", test.labels), named("test")));
+  }
+  if (o.given(o.files.reading.label_column) && !train.labels.empty() &&
+      (valid.features.empty() || !valid.labels.empty()) && (test.features.empty() || !test.labels.empty())) {
+    throw OptionError(
+        fmt::format("{} changes nothing: every set has a file of labels; leave it out, or those files",
+                    named("label_column", o.files.reading.label_column)));
+  }
+}
+
+void refuse_clean_sources(CleanJobOptions& o) {
+  for (const char* heading : {own_cleaning_files, named_cleaning_set}) {
+    if (const auto names = given_cleaning_fields(OptionsView(o), heading); !names.empty()) {
+      throw OptionError(fmt::format("{}: the examples are in memory; leave out what says where they are",
+                                    fmt::join(names, ", ")));
+    }
+  }
+  if (o.model == "cnn") {
+    throw OptionError(fmt::format("{}: images come from files; examples in memory take the linear model",
+                                  named("model", "cnn")));
+  }
+}
+
+CleaningSets read_clean_data(const CleanJobOptions& o) {
+  const at::ScalarType dtype = o.compute.dtype == "float" ? at::kFloat : at::kDouble;
+  if (!o.data.empty()) {
+    NamedCleaningOptions drawn = o.named;
+    drawn.set = o.data;
+    drawn.seed = o.algorithm.solve.seed;
+    drawn.bias = o.has_bias();
+    drawn.dtype = dtype;
+    return make_named_cleaning_sets(drawn);
+  }
+  CleaningFileOptions files = o.files;
+  files.bias = false;
+  files.reading.dtype = dtype;
+  return read_cleaning_sets(files);
+}
+
+}  // namespace bilevel

@@ -1,0 +1,85 @@
+#include "bilevel/jobs/example_sets.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "bilevel/data/labels.h"
+
+namespace bilevel {
+namespace {
+
+void complete_features(ExampleSet& set, const char* name, int64_t columns, at::ScalarType dtype) {
+  Features& features = set.features;
+  if (features.is_sparse()) {
+    features.sparse.validate(name);
+    features.sparse = to_dtype(features.sparse, dtype);
+  } else {
+    if (features.dense.dim() != 2) {
+      throw std::invalid_argument(
+          fmt::format("{}: the features must be a matrix of examples x features, found {} dimensions", name,
+                      features.dense.dim()));
+    }
+    features.dense = features.dense.detach().to(at::kCPU, dtype).contiguous();
+  }
+  if (columns >= 0 && features.columns() != columns) {
+    throw std::invalid_argument(
+        fmt::format("{}: {} features, and train has {}", name, features.columns(), columns));
+  }
+  if (features.rows() != set.size()) {
+    throw std::invalid_argument(
+        fmt::format("{}: {} examples with {} labels", name, features.rows(), set.size()));
+  }
+  if (!features.is_sparse() && !features.dense.isfinite().all().item<bool>()) {
+    const Tensor rows = features.dense.isfinite().all(1).logical_not().nonzero();
+    throw std::invalid_argument(
+        fmt::format("{}: example {} has a number that is not finite", name, rows[0][0].item<int64_t>()));
+  }
+}
+
+void complete_labels(ExampleSet& set, const char* name) {
+  if (!c10::isIntegralType(set.labels.scalar_type(), /*includeBool=*/false)) {
+    throw std::invalid_argument(fmt::format("{}: the labels must be whole numbers, found {}", name,
+                                            c10::toString(set.labels.scalar_type())));
+  }
+  set.labels = set.labels.detach().to(at::kCPU, at::kLong).flatten().contiguous();
+}
+
+}  // namespace
+
+ExampleSets completed(ExampleSets data, at::ScalarType dtype) {
+  if (data.train.size() == 0) throw std::invalid_argument("train: there are no examples");
+  int64_t columns = -1;
+  for (const auto& [set, name] :
+       {std::pair{&data.train, "train"}, std::pair{&data.valid, "valid"}, std::pair{&data.test, "test"}}) {
+    if (set->size() == 0) continue;
+    complete_labels(*set, name);
+    complete_features(*set, name, columns, dtype);
+    columns = data.train.features.columns();
+    if (set->features.is_sparse() != data.train.features.is_sparse()) {
+      throw std::invalid_argument(
+          fmt::format("{}: its features are {}, those of train are not: give both in one form", name,
+                      set->features.is_sparse() ? "sparse" : "dense"));
+    }
+  }
+  if (data.class_names.empty()) {
+    const int64_t classes = data.train.labels.max().item<int64_t>() + 1;
+    for (int64_t k = 0; k < classes; ++k) data.class_names.push_back(std::to_string(k));
+  }
+  const auto classes = static_cast<int64_t>(data.class_names.size());
+  if (classes < 2) throw std::invalid_argument("train: one class alone tells nothing apart");
+  check_labels(data.train.labels, classes, true, "train");
+  if (data.valid.size() > 0) check_labels(data.valid.labels, classes, false, "valid");
+  if (data.test.size() > 0) check_labels(data.test.labels, classes, false, "test");
+  if (data.feature_names.empty()) {
+    for (int64_t j = 0; j < columns; ++j) data.feature_names.push_back(fmt::format("column {}", j));
+  }
+  if (static_cast<int64_t>(data.feature_names.size()) != columns) {
+    throw std::invalid_argument(
+        fmt::format("train: {} features with {} names", columns, data.feature_names.size()));
+  }
+  return data;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,37 @@
+#pragma once
+// A user's own examples in memory, for the jobs that otherwise read them from files.
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bilevel/core/tensor.h"
+#include "bilevel/data/feature_files.h"
+
+namespace bilevel {
+
+struct ExampleSet {
+  ExampleSet() = default;
+  ExampleSet(Tensor rows, Tensor classes) : labels(std::move(classes)) { features.dense = std::move(rows); }
+  ExampleSet(Features rows, Tensor classes) : features(std::move(rows)), labels(std::move(classes)) {}
+
+  Features features = {};  // examples x features, dense or sparse
+  Tensor labels = {};      // whole numbers, 0 .. classes-1
+  int64_t size() const { return labels.defined() ? labels.numel() : 0; }
+};
+
+struct ExampleSets {
+  ExampleSet train = {}, valid = {}, test = {};  // an empty one = there is none
+  std::vector<std::string> class_names = {};     // left out: 0, 1 ..., as many as the training labels need
+  std::vector<std::string> feature_names = {};   // left out: column 0, column 1 ...
+};
+
+// The same with what was left out, in the types that jobs work with: features in `dtype` on the CPU, labels
+// int64. Throws std::invalid_argument naming the set and the example where rows and labels do not fit, a
+// number is not finite, or a label is no class; and naming the class that has no training example.
+ExampleSets completed(ExampleSets data, at::ScalarType dtype);
+
+}  // namespace bilevel

@@ -1,0 +1,57 @@
+#pragma once
+// The job `interact`: how strongly tasks should pull at each other, learned on validation examples and
+// compared with tasks on their own and with one model for all. See also bilevel/interact/interact.h.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bilevel/fields/fields.h"
+#include "bilevel/interact/interact.h"
+#include "bilevel/jobs/algorithm_choice.h"
+#include "bilevel/jobs/compute.h"
+#include "bilevel/jobs/job_end.h"
+#include "bilevel/problems/task_files.h"
+#include "bilevel/problems/task_sets.h"
+#include "bilevel/run/json.h"
+#include "bilevel/run/run_context.h"
+
+namespace bilevel {
+
+struct InteractJobOptions {
+  InteractJobOptions();
+  TaskFileOptions files = {};
+  std::string data = "synthetic";        // where there are no files
+  ClusteredTasksOptions synthetic = {};  // of that
+  int64_t patience = 0;
+  TaskInteractionOptions problem = {};
+  AlgorithmChoice algorithm = {};
+  ComputeOptions compute = {};
+  Given given = {};
+  static const Fields<InteractJobOptions>& fields();
+};
+
+struct InteractJobResult {
+  std::string data = {};  // synthetic, or the training file; empty: it was in memory
+  TaskSets sets = {};
+  InteractReport report = {};
+  std::vector<int64_t> suggested = {};     // the cluster of every task, as the interactions suggest it
+  std::optional<ClusterMeans> means = {};  // of the true clusters, where they are known
+  double rand_index = 0;                   // how well the two agree
+  std::string folder = {};                 // empty: nothing is kept
+  Json json = {};                          // all of it, as summary.json has it
+  JobEnd end = {};
+};
+
+// Fields that do not have their default values count as given. Throws OptionError for options that cannot be,
+// RunError for a run that cannot go on.
+InteractJobResult run_interact(InteractJobOptions options, RunContext& context);
+// On tasks in memory; whatever of the options says where files are, or what to make up, is refused.
+InteractJobResult run_interact(InteractJobOptions options, const TaskSets& tasks, RunContext& context);
+
+// The tasks of each cluster by their names.
+std::vector<std::vector<std::string>> named_clusters(const std::vector<int64_t>& cluster,
+                                                     const std::vector<std::string>& names);
+
+}  // namespace bilevel

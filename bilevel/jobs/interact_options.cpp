@@ -1,0 +1,228 @@
+// The field table of the job `interact`, and which of its options go together.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "bilevel/fields/option_text.h"
+#include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/interact_run.h"
+
+namespace bilevel {
+namespace {
+
+constexpr const char* own_task_files = "your own files";
+constexpr const char* made_up_tasks = "made-up tasks with known clusters";
+
+void add_task_files(Fields<InteractJobOptions>& f) {
+  using O = InteractJobOptions;
+  f.heading(own_task_files);
+  f.add(
+       "train", [](O & o) -> auto& { return o.files.train.examples.features; },
+       fmt::format("training examples: svmlight, CSV or TSV with labels inside, or CSV, NPY or IDX with {}",
+                   named("train_labels")))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "train_labels", [](O & o) -> auto& { return o.files.train.examples.labels; },
+       fmt::format("left out: inside {}", named("train")))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "train_tasks", [](O & o) -> auto& { return o.files.train.tasks; },
+       fmt::format("which task every example belongs to, a whole number each; left out: {}, or the classes "
+                   "are the tasks",
+                   named("task_column")))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "valid", [](O & o) -> auto& { return o.files.valid.examples.features; },
+       "validation examples; a part of every task's training examples if left out")
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "valid_labels", [](O & o) -> auto& { return o.files.valid.examples.labels; },
+       fmt::format("left out: inside {}", named("valid")))
+      .is(FieldKind::place);
+  f.add(
+       "valid_tasks", [](O & o) -> auto& { return o.files.valid.tasks; },
+       fmt::format("of {}", named("valid")))
+      .is(FieldKind::place);
+  f.add(
+       "test", [](O & o) -> auto& { return o.files.test.examples.features; },
+       "test examples, which nothing is tuned on")
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "test_labels", [](O & o) -> auto& { return o.files.test.examples.labels; },
+       fmt::format("left out: inside {}", named("test")))
+      .is(FieldKind::place);
+  f.add(
+       "test_tasks", [](O & o) -> auto& { return o.files.test.tasks; }, fmt::format("of {}", named("test")))
+      .is(FieldKind::place);
+  f.add(
+       "label_column", [](O & o) -> auto& { return o.files.reading.label_column; },
+       "of a table: first, last, a name of its header, or a position from 0")
+      .first();
+  f.add(
+       "task_column", [](O & o) -> auto& { return o.files.reading.group_column; },
+       "of a table, said in the same way: which task an example belongs to")
+      .first();
+  f.add(
+       "valid_part", [](O & o) -> auto& { return o.files.valid_part; },
+       fmt::format("of the training examples, without {}", named("valid")))
+      .in(between_0_and_1());
+  f.add(
+      "bias", [](O & o) -> auto& { return o.files.bias; }, "append a column of ones");
+}
+
+void add_made_up_tasks(Fields<InteractJobOptions>& f) {
+  using O = InteractJobOptions;
+  f.heading(made_up_tasks);
+  f.add(
+       "data", [](O & o) -> auto& { return o.data; }, "synthetic")
+      .one_of({"synthetic"})
+      .is(FieldKind::place);
+  const Range sizes = at_least(1, bounds::width);
+  f.add(
+       "tasks", [](O & o) -> auto& { return o.synthetic.tasks; }, "how many")
+      .in(sizes);
+  f.add(
+       "clusters", [](O & o) -> auto& { return o.synthetic.clusters; }, "that they fall into")
+      .in(sizes);
+  f.add(
+       "features", [](O & o) -> auto& { return o.synthetic.features; }, "of an example")
+      .in(sizes);
+  f.add(
+       "train_examples", [](O & o) -> auto& { return o.synthetic.train; }, "of every task")
+      .in(sizes);
+  f.add(
+       "valid_examples", [](O & o) -> auto& { return o.synthetic.valid; }, "of every task")
+      .in(sizes);
+  f.add(
+       "test_examples", [](O & o) -> auto& { return o.synthetic.test; }, "of every task")
+      .in(sizes);
+  f.add(
+       "spread", [](O & o) -> auto& { return o.synthetic.spread; },
+       "how far a task's model is from its cluster's, of norm 1")
+      .in(at_least(0));
+  f.add(
+       "noise", [](O & o) -> auto& { return o.synthetic.noise; },
+       "standard deviation of what disturbs the labels")
+      .in(at_least(0));
+}
+
+void add_task_search(Fields<InteractJobOptions>& f) {
+  using O = InteractJobOptions;
+  f.heading("the search");
+  f.add(
+       "patience", [](O & o) -> auto& { return o.patience; },
+       "iterations without a smaller validation loss before it ends; 0 = never")
+      .in(at_least(0, bounds::endless));
+  f.add(
+       "first_coupling", [](O & o) -> auto& { return o.problem.first_coupling; },
+       "where C begins: the coupling's curvature over the data's")
+      .in(above(0));
+  f.add(
+       "first_regularizer", [](O & o) -> auto& { return o.problem.first_regularizer; },
+       "where rho begins: the regulariser's curvature over the data's")
+      .in(above(0));
+  f.add(
+       "seed", [](O & o) -> auto& { return o.algorithm.solve.seed; },
+       "of the made-up tasks, of the split and of the batches")
+      .first();
+}
+
+// Those of a heading that were given, but for one.
+std::vector<std::string> given_task_fields(const OptionsView& options, const char* heading,
+                                           const std::string& without) {
+  std::vector<std::string> names;
+  for (const Field& field : options.fields()) {
+    if (field.group == heading && field.name != without && options.is_given(field)) {
+      names.push_back(named(field.name));
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+InteractJobOptions::InteractJobOptions() {
+  const InteractOptions defaults = default_interact_options();
+  patience = defaults.patience;
+  problem = defaults.problem;
+  algorithm.algorithm = "krmd";
+  algorithm.settings = defaults.settings;
+  algorithm.solve = defaults.solve;
+}
+
+const Fields<InteractJobOptions>& InteractJobOptions::fields() {
+  static const Fields<InteractJobOptions> table = [] {
+    using O = InteractJobOptions;
+    Fields<O> f;
+    add_task_files(f);
+    add_made_up_tasks(f);
+    add_task_search(f);
+    f.include(
+        [](O & o) -> auto& { return o.algorithm; }, AlgorithmChoice::fields());
+    f.row("truncate").by_rule().help = "K: the steps that krmd keeps; all T by default";
+    for (const char* name : {"method", "terms", "inner_rate", "outer_rate"})
+      f.row(name).tier = FieldTier::more;
+    f.include(
+        [](O & o) -> auto& { return o.compute; }, ComputeOptions::fields());
+    return f;
+  }();
+  return table;
+}
+
+void check_task_sources(InteractJobOptions& o) {
+  const OptionsView view(o);
+  const bool files = o.given(o.files.train.examples.features);
+  if (files && o.given(o.data)) {
+    throw OptionError(
+        fmt::format("{} and {} exclude each other", named("train"), named("data", "synthetic")));
+  }
+  if (const auto names = given_task_fields(view, made_up_tasks, "data"); files && !names.empty()) {
+    throw OptionError(fmt::format("{}: of made-up tasks; the files of {} are taken as they are",
+                                  fmt::join(names, ", "), named("train")));
+  }
+  if (const auto names = given_task_fields(view, own_task_files, "train"); !files && !names.empty()) {
+    throw OptionError(fmt::format("{}: {} is missing", fmt::join(names, ", "), named("train")));
+  }
+  for (const auto& [name, file] : {std::pair{"valid", &o.files.valid}, std::pair{"test", &o.files.test}}) {
+    const std::string set = name;
+    const bool is_given = o.given(file->examples.features);
+    for (const auto& [what, has] :
+         {std::pair{"_labels", o.given(file->examples.labels)}, std::pair{"_tasks", o.given(file->tasks)}}) {
+      if (has && !is_given) {
+        throw OptionError(fmt::format("{} without {}: give the examples too", named(set + what), named(set)));
+      }
+    }
+    const bool train_tasks = o.given(o.files.train.tasks);
+    if (is_given && o.given(file->tasks) != train_tasks) {
+      throw OptionError(fmt::format("{} and {} belong together: give {} too", named("train_tasks"),
+                                    named(set + "_tasks"),
+                                    train_tasks ? named(set + "_tasks") : named("train_tasks")));
+    }
+  }
+  if (o.given(o.files.reading.group_column) && o.given(o.files.train.tasks)) {
+    throw OptionError(fmt::format("{} and {} exclude each other: give one of the two", named("task_column"),
+                                  named("train_tasks")));
+  }
+  if (o.given(o.files.valid.examples.features) && o.given(o.files.valid_part)) {
+    throw OptionError(fmt::format("{} divides the training file: leave it out with {}", named("valid_part"),
+                                  named("valid")));
+  }
+}
+
+void refuse_task_sources(InteractJobOptions& o) {
+  for (const char* heading : {own_task_files, made_up_tasks}) {
+    if (const auto names = given_task_fields(OptionsView(o), heading, ""); !names.empty()) {
+      throw OptionError(fmt::format("{}: the tasks are in memory; leave out what says where they are",
+                                    fmt::join(names, ", ")));
+    }
+  }
+}
+
+}  // namespace bilevel

@@ -1,0 +1,129 @@
+#include "bilevel/jobs/table_choice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/algorithm_choice.h"
+#include "bilevel/jobs/automatic.h"
+#include "bilevel/tables/scaled_table.h"
+
+namespace bilevel {
+
+Fields<TableChoice> TableChoice::fields(const TableWays& ways) {
+  using O = TableChoice;
+  Fields<O> f;
+  f.heading("tables");
+  f.add(
+       "by", [](O & o) -> auto& { return o.by; },
+       fmt::format("{} (tables, unless an option of algorithms is given), {}, or auto", ways.table,
+                   ways.algorithm))
+      .one_of({"auto", ways.table, ways.algorithm})
+      .first();
+  f.add(
+       "folds", [](O & o) -> auto& { return o.folds; },
+       fmt::format("{}: rows are held out in so many parts", named("by", ways.table)))
+      .in(at_least(2, bounds::within_step))
+      .of(ways.table);
+  f.add(
+       "no_standardize", [](O & o) -> auto& { return o.no_standardize; },
+       fmt::format("{}: take the columns' scales as they are", named("by", ways.table)))
+      .of(ways.table);
+  return f;
+}
+
+namespace {
+
+// Options of algorithms first, then those that the job has for the same way.
+std::vector<std::string> given_of_algorithm(const OptionsView& options, const TableWays& ways) {
+  std::vector<std::string> given;
+  const auto look = [&](const Field& field) {
+    if (options.is_given(field)) given.push_back(named(field.name));
+  };
+  for (const Field& field : AlgorithmChoice::fields().rows()) look(options.at(field.name));
+  for (const Field& field : AutomaticOptions::fields().rows()) look(options.at(field.name));
+  for (const Field& field : options.fields()) {
+    if (field.owner == ways.algorithm) look(field);
+  }
+  return given;
+}
+
+}  // namespace
+
+bool means_table(const OptionsView& options, const TableWays& ways, bool possible) {
+  const std::vector<std::string> given = given_of_algorithm(options, ways);
+  const std::string by = options.words(options.at("by")).front();
+  if (by == ways.table) {
+    if (given.empty()) return true;
+    throw OptionError(fmt::format("{} does not read {}: leave it out, or take {}", named("by", ways.table),
+                                  fmt::join(given, ", "), named("by", ways.algorithm)));
+  }
+  if (by == "auto" && possible && given.empty()) return true;
+  for (const Field& field : options.fields()) {
+    if (field.owner != ways.table || !options.is_given(field)) continue;
+    throw OptionError(fmt::format(
+        "{} is of {}, and {} {}: leave one of them out", named(field.name), named("by", ways.table),
+        given.empty() ? "what else is given takes" : fmt::format("{} takes", fmt::join(given, ", ")),
+        named("by", ways.algorithm)));
+  }
+  return false;
+}
+
+void keep_earlier_way(OptionsView options, const RunContext& context, const TableWays& ways) {
+  if (!context.resumes()) return;
+  const NamedWords effective = read_stored_run(context.place().resume).effective;
+  const bool says = std::any_of(effective.begin(), effective.end(),
+                                [](const auto& option) { return option.first == "by"; });
+  if (!says) options.give(options.at("by"), {ways.algorithm});
+}
+
+bool is_small_enough(const std::vector<const Features*>& sets, int64_t classes) {
+  return std::all_of(sets.begin(), sets.end(), [&](const Features* set) {
+    const int64_t rows = set->rows();
+    return rows <= largest_table / std::max<int64_t>(set->columns(), 1) &&
+           rows <= largest_table / std::max<int64_t>(classes, 1);
+  });
+}
+
+void refuse_folds(int64_t folds, const Features& train) {
+  const int64_t rows = train.rows();
+  const std::string said = named("folds", word_of(folds));
+  if (folds > rows) {
+    throw OptionError(fmt::format("{}: must be at most {}, the rows of {}; give fewer folds or more rows",
+                                  said, rows, named("train")));
+  }
+  const int64_t numbers = std::max<int64_t>(rows * train.columns(), 1);
+  const int64_t most = std::max(TableChoice{}.folds, TableChoice{}.folds * largest_table / numbers);
+  if (folds > most) {
+    throw OptionError(fmt::format(
+        "{}: every fold keeps a copy of the table; a table of this size takes at most {}", said, most));
+  }
+}
+
+TableHooks table_hooks(const RunContext& context, const std::string& job) {
+  return {.progress = [&context, job](const std::string& what) { context.progress(job + ": " + what); },
+          .between_fits =
+              [&context] {
+                if (context.interrupted()) throw TableInterrupted();
+              }};
+}
+
+JobEnd end_of_interrupted_table(RunContext& context, Json& json) {
+  json = Json::object();
+  if (context.has_folder()) json["folder"] = context.folder_name();
+  json["stopped"] = "interrupted";
+  context.end(RunStatus::interrupted, "", json);
+  return {.status = RunStatus::interrupted};
+}
+
+void warn_of_unconverged(const FitCounts& counts, const RunContext& context) {
+  if (counts.unconverged == 0) return;
+  context.warning(fmt::format(
+      "{} of {} fits ended before their tolerance, so that penalties and losses are less exact; are the "
+      "columns of very different scales? Leave out {} if it was given",
+      counts.unconverged, counts.fits, named("no_standardize")));
+}
+
+}  // namespace bilevel

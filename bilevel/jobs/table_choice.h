@@ -1,0 +1,58 @@
+#pragma once
+// clean and tune have two ways: the one made for tables, which solves its inner problems to a tolerance and
+// needs no rates, and an algorithm, as the papers have it. Which one a set of options means, and how the
+// first one is asked to stop.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bilevel/data/feature_files.h"
+#include "bilevel/fields/fields.h"
+#include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/job_end.h"
+#include "bilevel/run/json.h"
+#include "bilevel/run/run_context.h"
+#include "bilevel/tables/cross_fit.h"
+#include "bilevel/tables/table_hooks.h"
+
+namespace bilevel {
+
+// What the two ways are called; fields of one alone are .of() it.
+struct TableWays {
+  std::string table, algorithm;  // "noise-model", "weights"
+};
+
+struct TableChoice {
+  std::string by = "auto";
+  int64_t folds = 5;
+  bool no_standardize = false;
+  static Fields<TableChoice> fields(const TableWays& ways);
+};
+
+// Whether the way made for tables is meant: asked for, or, where it is possible, nothing says the other.
+// Throws OptionError for an option that the way would ignore. `options` holds the fields of a TableChoice and
+// of an algorithm.
+bool means_table(const OptionsView& options, const TableWays& ways, bool possible);
+
+// A run from before there was a choice goes on the other way.
+void keep_earlier_way(OptionsView options, const RunContext& context, const TableWays& ways);
+
+// Whether the dense form of every set, and its scores, are small enough to be held in memory.
+bool is_small_enough(const std::vector<const Features*>& sets, int64_t classes);
+
+// Throws OptionError where a fold would be empty, or the copies of all folds would not fit.
+void refuse_folds(int64_t folds, const Features& train);
+
+// Such a job takes seconds and keeps no state: who resumes it repeats it.
+struct TableInterrupted {};
+// Hooks that tell the progress, and throw TableInterrupted where the context was interrupted.
+TableHooks table_hooks(const RunContext& context, const std::string& job);
+
+// The run's last word after that, with its summary in `json`.
+JobEnd end_of_interrupted_table(RunContext& context, Json& json);
+
+// Fits that ended before their tolerance make what was chosen by them less sure.
+void warn_of_unconverged(const FitCounts& counts, const RunContext& context);
+
+}  // namespace bilevel

@@ -1,0 +1,214 @@
+#include "bilevel/jobs/tune_options.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "bilevel/data/newsgroups_path.h"
+#include "bilevel/fields/option_text.h"
+#include "bilevel/fields/options_view.h"
+
+namespace bilevel {
+namespace {
+
+constexpr const char* own_tune_files = "files";
+constexpr const char* named_tune_set = "named data";
+
+void add_tune_files(Fields<TuneJobOptions>& f) {
+  using O = TuneJobOptions;
+  f.heading(own_tune_files);
+  f.add(
+       "train", [](O & o) -> auto& { return o.files.train.features; },
+       fmt::format("training examples: svmlight, CSV or TSV with labels inside, or CSV, NPY or IDX with {}",
+                   named("train_labels")))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "train_labels", [](O & o) -> auto& { return o.files.train.labels; },
+       "any whole numbers, one per training example")
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "valid", [](O & o) -> auto& { return o.files.valid.features; },
+       "validation examples; a part of the training examples if left out")
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "valid_labels", [](O & o) -> auto& { return o.files.valid.labels; },
+       fmt::format("of {}", named("valid")))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "test", [](O & o) -> auto& { return o.files.test.features; },
+       "test examples, which nothing is tuned on")
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "test_labels", [](O & o) -> auto& { return o.files.test.labels; }, fmt::format("of {}", named("test")))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "label_column", [](O & o) -> auto& { return o.files.reading.label_column; },
+       "of a table: first, last, a name of its header, or a position from 0")
+      .first();
+  f.add(
+       "features", [](O & o) -> auto& { return o.files.feature_names; },
+       "names of the features, one a line; else those of a table's header")
+      .is(FieldKind::place);
+  f.add(
+       "valid_part", [](O & o) -> auto& { return o.files.valid_part; },
+       fmt::format("of the training examples, without {}", named("valid")))
+      .in(between_0_and_1())
+      .of(tune_ways().algorithm);
+  f.add(
+       "bias", [](O & o) -> auto& { return o.files.bias; },
+       "append a column of ones with a regulariser of its own")
+      .of(tune_ways().algorithm);
+}
+
+void add_tune_set(Fields<TuneJobOptions>& f) {
+  using O = TuneJobOptions;
+  f.heading(named_tune_set);
+  f.add(
+       "data", [](O & o) -> auto& { return o.data; }, "newsgroups")
+      .one_of({"newsgroups"})
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "data_dir", [](O & o) -> auto& { return o.data_dir; },
+       "20 Newsgroups by date: its folder or a tar of it")
+      .is(FieldKind::place);
+  f.add(
+       "weights", [](O & o) -> auto& { return o.weights; },
+       "of words: counts, unit (posts of norm 1) or tf-idf")
+      .one_of({"counts", "unit", "tf-idf"});
+}
+
+// Calls act with the name of each one that was given, but for `without`.
+template <typename Act>
+void for_given_tune_fields(TuneJobOptions& o, const std::string& heading,
+                           const std::set<std::string>& without, Act act) {
+  const OptionsView view(o);
+  for (const Field& field : view.fields()) {
+    if (field.group == heading && !without.contains(field.name) && view.is_given(field)) act(field.name);
+  }
+}
+
+}  // namespace
+
+const TableWays& tune_ways() {
+  static const TableWays ways{"held-out", "algorithm"};
+  return ways;
+}
+
+TuneJobOptions::TuneJobOptions() { compute.dtype = "float"; }
+
+const Fields<TuneJobOptions>& TuneJobOptions::fields() {
+  static const Fields<TuneJobOptions> table = [] {
+    using O = TuneJobOptions;
+    Fields<O> f;
+    add_tune_files(f);
+    add_tune_set(f);
+    f.include(
+        [](O & o) -> auto& { return o.table; }, TableChoice::fields(tune_ways()));
+    f.include(
+        [](O & o) -> auto& { return o.algorithm; }, AlgorithmChoice::fields());
+    f.include(
+        [](O & o) -> auto& { return o.automatic; }, AutomaticOptions::fields());
+    f.heading("");
+    f.add(
+         "top", [](O & o) -> auto& { return o.top; },
+         "how many of the most and the least regularised features to show")
+        .in(at_least(0, bounds::within_step));
+    f.add(
+         "seed", [](O & o) -> auto& { return o.algorithm.solve.seed; }, "of the split and of the batches")
+        .first();
+    f.include(
+        [](O & o) -> auto& { return o.compute; }, ComputeOptions::fields());
+    // A table needs none of them, and how long the search is comes from its data.
+    for (const Field& field : AlgorithmChoice::fields().rows()) f.row(field.name).tier = FieldTier::more;
+    f.row("iterations").by_rule();
+    return f;
+  }();
+  return table;
+}
+
+void check_tune_sources(TuneJobOptions& o) {
+  const bool files = o.given(o.files.train.features);
+  const std::string data = named("data", o.data.empty() ? "newsgroups" : o.data);
+  if (files == !o.data.empty()) {
+    throw OptionError(files ? fmt::format("{} and {} exclude each other", named("train"), data)
+                            : fmt::format("there is no data: give {} or {}", named("train", "FILE"), data));
+  }
+  for_given_tune_fields(o, own_tune_files, {"train", "valid_part"}, [&](const std::string& name) {
+    if (files) return;
+    throw OptionError(fmt::format("{} belongs to {}, not to {}", named(name), named("train"), data));
+  });
+  for_given_tune_fields(o, named_tune_set, {"data"}, [&](const std::string& name) {
+    if (!files) return;
+    throw OptionError(fmt::format("{} belongs to {}, not to {}", named(name), data, named("train")));
+  });
+  for (const auto& [name, file] : {std::pair{"valid", &o.files.valid}, std::pair{"test", &o.files.test}}) {
+    if (o.given(file->labels) && !o.given(file->features)) {
+      throw OptionError(fmt::format("{} without {}: give the examples too",
+                                    named(std::string(name) + "_labels"), named(name)));
+    }
+  }
+  if (o.given(o.files.valid.features) && o.given(o.files.valid_part)) {
+    throw OptionError(fmt::format("{} divides the training file: leave it out with {}", named("valid_part"),
+                                  named("valid")));
+  }
+}
+
+void refuse_tune_sources(TuneJobOptions& o) {
+  const auto refuse = [](const std::string& name) {
+    throw OptionError(
+        fmt::format("{}: the examples are in memory; leave out what says where they are", named(name)));
+  };
+  for_given_tune_fields(o, own_tune_files, {"valid_part", "bias"}, refuse);
+  for_given_tune_fields(o, named_tune_set, {}, refuse);
+}
+
+bool wants_table(TuneJobOptions& o, bool has_valid) {
+  if (!o.data.empty() && o.table.by == tune_ways().table) {
+    throw OptionError(fmt::format("{} with {}: it is for tables of one's own; leave it out",
+                                  named("by", tune_ways().table), named("data", o.data)));
+  }
+  if (!means_table(OptionsView(o), tune_ways(), o.data.empty())) return false;
+  if (has_valid && o.given(o.table.folds)) {
+    throw OptionError(fmt::format(
+        "{} with {}: rows are held out in folds where there is no validation file; leave one of them out",
+        named("folds", word_of(o.table.folds)), named("valid")));
+  }
+  return true;
+}
+
+void set_tune_defaults(TuneJobOptions& o) {
+  AlgorithmSettings& s = o.algorithm.settings;
+  const auto unless_given = [&](auto& field, auto value) {
+    if (!o.given(field)) field = value;
+  };
+  unless_given(s.inner.steps, int64_t{10});
+  unless_given(o.algorithm.solve.iterations, int64_t{100});
+  unless_given(s.inner.rate, o.data.empty() ? 0.0 : 100.0);
+  unless_given(s.outer.optimizer, std::string("sgd"));
+  unless_given(s.outer.rate, s.outer.optimizer == "adam" ? 0.05 : o.data.empty() ? 0.0 : 100.0);
+}
+
+TableSets read_tune_tables(const TuneJobOptions& o) {
+  RegularizerFileOptions files = o.files;
+  files.reading.dtype = o.compute.dtype == "float" ? at::kFloat : at::kDouble;
+  return read_table_sets(files);
+}
+
+RegularizerSets read_tune_newsgroups(const TuneJobOptions& o) {
+  NewsgroupsOptions words{.dtype = o.compute.dtype == "float" ? at::kFloat : at::kDouble};
+  words.weights = o.weights == "counts"   ? WordWeights::counts
+                  : o.weights == "tf-idf" ? WordWeights::tf_idf
+                                          : WordWeights::unit_counts;
+  return read_newsgroup_sets(newsgroups_path(o.data_dir), words, o.files.valid_part, o.algorithm.solve.seed);
+}
+
+}  // namespace bilevel
