@@ -13,7 +13,10 @@
 #include <vector>
 
 #include "bilevel/jobs/clean.h"
+#include "bilevel/jobs/run_problem.h"
+#include "bilevel/jobs/search.h"
 #include "bilevel/jobs/tune.h"
+#include "bilevel/run/run_context.h"
 #include "bilevel/run/run_folder.h"
 #include "bilevel/run/shell_word.h"
 #include "bilevel/run/state_checkpoint.h"
@@ -23,7 +26,6 @@
 #include "cli/problem_options.h"
 #include "cli/progress.h"
 #include "cli/run_options.h"
-#include "cli/run_problem.h"
 
 namespace bilevel::cli {
 namespace {
@@ -193,7 +195,9 @@ void run(CLI::App& command, Options& o) {
   d.curvature_given = given("--curvature") || given("--damping");
   d.validate();
   if (owner == "search") {
-    return show_search(o, diagnose_search_run(o.at, given("--accuracy") ? d.accuracy : 0.1));
+    RunContext context;
+    return show_search(
+        o, diagnose_search_run(read_stored_run(o.at), o.at, given("--accuracy") ? d.accuracy : 0.1, context));
   }
   std::string command_to_type = "solve", problem_text;
   Diagnosed result;

@@ -36,13 +36,20 @@ const CLI::Option* add_flag(CLI::App& group, OptionsView options, const Field& f
   const std::string flag = flag_of(field.name), help = flag_text(field.help);
   CLI::Option* option = nullptr;
   if (field.type == FieldType::flag) {
+    // One that may be on by itself can be put off.
+    const bool may_be_on = !field.shows_default || options.words(field).front() == "true";
+    const std::string names = may_be_on ? fmt::format("{},!{}", flag, flag_of("no_" + field.name)) : flag;
     option = group.add_flag_function(
-        flag, [options, &field](int64_t count) { give(options, field, {count > 0 ? "true" : "false"}); },
+        names, [options, &field](int64_t count) { give(options, field, {count > 0 ? "true" : "false"}); },
         help);
   } else if (field.is_list) {
     option = group.add_option_function<Words>(
         flag, [options, &field](const Words& words) { give(options, field, words); }, help);
-    option->delimiter(',');
+    if (field.is_repeated) {
+      option->allow_extra_args(false);
+    } else {
+      option->delimiter(',');
+    }
   } else {
     option = group.add_option_function<std::string>(
         flag, [options, &field](const std::string& word) { give(options, field, {word}); }, help);
@@ -54,6 +61,7 @@ const CLI::Option* add_flag(CLI::App& group, OptionsView options, const Field& f
       option->default_str(fmt::format("{}", fmt::join(words, ",")));
     }
   }
+  if (field.is_required) option->required();
   if (!field.environment.empty()) option->envname(field.environment);
   return option;
 }

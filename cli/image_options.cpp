@@ -1,11 +1,5 @@
 #include "cli/image_options.h"
 
-#include <ATen/ATen.h>
-
-#include <tuple>
-
-#include "bilevel/jobs/data_digest.h"
-
 namespace bilevel::cli {
 
 void add_image_options(CLI::App& command, ImageDataOptions& data, AugmentOptions& augment) {
@@ -33,12 +27,6 @@ void add_image_options(CLI::App& command, ImageDataOptions& data, AugmentOptions
   images->add_flag("--flip,!--no-flip", augment.flip, "flip every other image left to right (default)");
   images->add_option("--cutout", augment.cutout, "side of the square that is blanked; 0 = none")
       ->capture_default_str();
-}
-
-Json held_out_json(const ImageData& data) {
-  if (!data.held_out.defined()) return nullptr;
-  const Tensor positions = std::get<0>(data.held_out.sort());
-  return {{"images", positions.numel()}, {"digest", data_digest({positions}, {}).substr(0, 16)}};
 }
 
 }  // namespace bilevel::cli

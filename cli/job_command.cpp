@@ -59,7 +59,7 @@ void give_stored(const std::string& job, OptionsView options, ProcessOptions& pr
                  const NamedWords& stored) {
   OptionsView of_process(process);
   NamedWords of_job, rest;
-  for (const auto& option : stored) {
+  for (const auto& option : with_flags_as_named(options, stored)) {
     const bool known = options.find(option.first) != nullptr || of_process.find(option.first) != nullptr;
     if (!known) {
       throw OptionError(
@@ -101,7 +101,8 @@ void take_resumed(const std::string& job, OptionsView options, ProcessOptions& p
       throw std::invalid_argument(
           fmt::format("it belongs to `bilevel {}`, not to `bilevel {}`", stored.job, job));
     }
-    const std::vector<std::string> changed = changed_fields(options, stored.given, stored.effective);
+    const std::vector<std::string> changed =
+        changed_fields(options, with_flags_as_named(options, stored.given), stored.effective);
     if (!changed.empty()) {
       std::vector<std::string> names;
       for (const std::string& field : changed) names.push_back(named(field));
@@ -190,12 +191,15 @@ RunContext::Listener listener_of(Progress& progress, StepLine& steps, const Comm
           .interrupted = [] { return stop_requested(); }};
 }
 
-void show(const Shown& shown, const ProcessOptions& process) {
+// Returns what is to be said of the folder.
+std::string show(const Shown& shown, const ProcessOptions& process) {
   if (process.json) {
-    fmt::print("{}\n", shown.json.dump());
+    // Names of files and folders may hold bytes that are no UTF-8.
+    fmt::print("{}\n", shown.json.dump(-1, ' ', false, Json::error_handler_t::replace));
   } else if (shown.print_text) {
-    shown.print_text();
+    return shown.print_text();
   }
+  return "";
 }
 
 int exit_code_of(const JobEnd& end, const std::string& job, const std::string& folder) {
@@ -227,10 +231,10 @@ int run_in_context(const std::string& job, OptionsView options, ProcessOptions& 
       std::move(listener));
   const Shown shown = work(context);
   progress.clear();
-  show(shown, process);
+  const std::string files = show(shown, process);
   if (!process.json && shown.end.status != RunStatus::interrupted) {
     if (shown.files.empty()) {
-      fmt::print("the run is in {}\n", context.folder_name());
+      fmt::print("the run is in {}{}\n", context.folder_name(), files);
     } else {
       fmt::print("written to {}: {}, summary.json\n", context.folder_name(), fmt::join(shown.files, ", "));
     }

@@ -42,6 +42,8 @@ struct Field {
   std::string group = {};  // a heading of the help
   FieldType type = FieldType::text;
   bool is_list = false;
+  bool is_repeated = false;  // a list whose values may hold commas: each is given by itself
+  bool is_required = false;
   FieldKind kind = FieldKind::result;
   FieldTier tier = FieldTier::more;
   Range range = {};
@@ -59,6 +61,8 @@ struct Field {
   Field& by_rule() { return shows_default = false, *this; }
   Field& is(FieldKind k) { return kind = k, *this; }
   Field& of(std::string choice) { return owner = std::move(choice), *this; }
+  Field& repeated() { return is_repeated = true, *this; }
+  Field& required() { return is_required = true, *this; }
   Field& first() { return tier = FieldTier::common, *this; }
   Field& from_environment(std::string variable) { return environment = std::move(variable), *this; }
 

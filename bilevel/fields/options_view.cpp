@@ -56,6 +56,23 @@ void OptionsView::mark_changed(const OptionsView& defaults) {
   }
 }
 
+void OptionsView::take_given(const OptionsView& others) {
+  for (const Field& field : *fields_) {
+    if (!others.is_given(field)) continue;
+    field.read(others.words(field), field.member(options_));
+    given_->mark_at(field.member(options_));
+  }
+}
+
+void OptionsView::require_all() const {
+  for (const Field& field : *fields_) {
+    const std::vector<std::string> all = words(field);
+    if (field.is_required && (all.empty() || all.front().empty())) {
+      throw OptionError(fmt::format("{} is required", named(field.name)));
+    }
+  }
+}
+
 OptionsView::Json OptionsView::json(const Field& field) const {
   const auto one = [&](const std::string& word) -> Json {
     switch (field.type) {
@@ -120,6 +137,18 @@ std::string field_name(std::string option) {
   if (option.starts_with("--")) option.erase(0, 2);
   std::replace(option.begin(), option.end(), '-', '_');
   return option;
+}
+
+NamedWords with_flags_as_named(const OptionsView& options, NamedWords words) {
+  const std::string opposite = "no_";
+  for (auto& [name, values] : words) {
+    if (options.find(name) != nullptr || !name.starts_with(opposite)) continue;
+    const Field* flag = options.find(name.substr(opposite.size()));
+    if (flag == nullptr || flag->type != FieldType::flag) continue;
+    name = flag->name;
+    for (std::string& value : values) value = value == "true" ? "false" : "true";
+  }
+  return words;
 }
 
 void give_rest(OptionsView options, const NamedWords& words) {

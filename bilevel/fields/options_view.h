@@ -15,7 +15,7 @@ class OptionsView {
  public:
   // Options is a struct with `static const Fields<Options>& fields()` and a member `Given given`.
   template <typename Options>
-    requires requires(Options& o) { o.given; }
+  requires requires(Options& o) { o.given; }
   explicit OptionsView(Options& options)
       : fields_(&Options::fields().rows()), options_(&options), given_(&options.given) {}
 
@@ -30,6 +30,10 @@ class OptionsView {
   void forget(const Field& field);
   // What has another value than Options{} counts as given: for options that were filled in by C++ code.
   void mark_changed(const OptionsView& defaults);
+  // What was given to another value of these options replaces what is here, which holds defaults.
+  void take_given(const OptionsView& others);
+  // Throws OptionError where a field that is required has no value.
+  void require_all() const;
 
   using Json = nlohmann::ordered_json;
   // {"inner_rate": 0.1, ...}: the fields that were given, or all that have a value. Fields of the process are
@@ -49,6 +53,9 @@ class OptionsView {
 using NamedWords = std::vector<std::pair<std::string, std::vector<std::string>>>;
 NamedWords words_of(const nlohmann::ordered_json& object);
 std::string field_name(std::string option);  // "--inner-rate" -> "inner_rate"
+
+// A flag that was stored by its opposite once, {"no_flip": "true"}, is {"flip": "false"}.
+NamedWords with_flags_as_named(const OptionsView& options, NamedWords words);
 
 // All of them, except for those that are given already. Throws std::invalid_argument that names a field that
 // there is not.

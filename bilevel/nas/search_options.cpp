@@ -10,18 +10,44 @@
 
 namespace bilevel::nas {
 
+namespace {
+
+using Names = std::vector<std::string>;
+
+Names together(const std::vector<Names>& parts) {
+  Names all;
+  for (const Names& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+// What the loop over a supernet reads, and what the steps of alpha do.
+const Names supernet{"alpha_steps", "final_rate", "inner_optimizer",
+                     "momentum",    "inner_clip", "score_images"};
+const Names moving{"warmup_epochs", "alpha_rate", "alpha_beta1", "alpha_beta2", "alpha_decay", "select"};
+const Names implicit{"terms", "curvature", "damping", "mixed", "inner_steps"};
+
+}  // namespace
+
 const std::vector<SearchMethod>& search_methods() {
   static const std::vector<SearchMethod> methods = {
-      {"idarts",
-       "T weight steps, then alpha by a Neumann series with K Hessian products (Zhang et al. 2021)"},
-      {"darts", "second order: one virtual weight step (Liu et al. 2019)"},
-      {"darts-first-order", "alpha along the direct gradient alone"},
-      {"truncated", "T weight steps, reverse mode over the last of them (Shaban et al. 2019)"},
-      {"cg", "T weight steps, the inverse curvature by conjugate gradients"},
-      {"gdas", "one operation an edge, drawn by Gumbel softmax (Dong and Yang 2019)"},
+      {"idarts", "T weight steps, then alpha by a Neumann series with K Hessian products (Zhang et al. 2021)",
+       true, together({implicit, {"series_rate"}, supernet, moving})},
+      {"darts", "second order: one virtual weight step (Liu et al. 2019)", true,
+       together({{"mixed"}, supernet, moving})},
+      {"darts-first-order", "alpha along the direct gradient alone", true, together({supernet, moving})},
+      {"truncated", "T weight steps, reverse mode over the last of them (Shaban et al. 2019)", true,
+       together({{"truncate", "mixed", "inner_steps"}, supernet, moving})},
+      {"cg", "T weight steps, the inverse curvature by conjugate gradients", true,
+       together({implicit, supernet, moving})},
+      {"gdas", "one operation an edge, drawn by Gumbel softmax (Dong and Yang 2019)", true,
+       together({{"temperature", "final_temperature"}, supernet, moving})},
       {"random-sharing",
-       "weights trained on random cells, which then rank random cells (Li and Talwalkar 2019)", false},
-      {"random", "random cells, each trained by itself for a while; the best on validation images", false},
+       "weights trained on random cells, which then rank random cells (Li and Talwalkar 2019)", false,
+       together({{"samples", "inner_steps"}, supernet})},
+      {"random",
+       "random cells, each trained by itself for a while; the best on validation images",
+       false,
+       {"samples"}},
   };
   return methods;
 }

@@ -17,6 +17,8 @@ struct SearchMethod {
   std::string name;
   std::string summary;
   bool moves_alpha = true;  // false: random searches
+  // Of the options that not every method reads, those that it does, by their names in the job's field table.
+  std::vector<std::string> reads = {};
 };
 const std::vector<SearchMethod>& search_methods();
 const SearchMethod& find_search_method(

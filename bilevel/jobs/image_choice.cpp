@@ -1,0 +1,74 @@
+#include "bilevel/jobs/image_choice.h"
+
+#include <ATen/ATen.h>
+
+#include <tuple>
+
+#include "bilevel/jobs/data_digest.h"
+
+namespace bilevel {
+
+constexpr const char* images_heading = "images";
+
+const Fields<ImageDataOptions>& image_fields() {
+  static const Fields<ImageDataOptions> table = [] {
+    using O = ImageDataOptions;
+    Fields<O> f;
+    f.heading(images_heading);
+    f.add(
+         "data", [](O & o) -> auto& { return o.data; },
+         "cifar10, cifar100, mnist, fashion-mnist; a folder with a folder of PNG files for each class, "
+         "perhaps below train/ and test/; or an IDX file of images")
+        .is(FieldKind::place)
+        .first();
+    f.add(
+         "data_dir", [](O & o) -> auto& { return o.folder; },
+         "folder of sets known by name: fetched, or unpacked as they come")
+        .is(FieldKind::place)
+        .from_environment("BILEVEL_DATA");
+    f.add(
+         "labels", [](O & o) -> auto& { return o.labels; }, "IDX file of labels, for an IDX file of images")
+        .is(FieldKind::place);
+    f.add(
+         "test_images", [](O & o) -> auto& { return o.test_images; },
+         "IDX file of test images; left out: a fifth is held out, the same for every seed")
+        .is(FieldKind::place);
+    f.add(
+         "test_labels", [](O & o) -> auto& { return o.test_labels; }, "IDX file of their labels")
+        .is(FieldKind::place);
+    f.add(
+         "image_size", [](O & o) -> auto& { return o.image_size; },
+         "rescale to this height and width; 0 = as they are")
+        .in(at_least(0, bounds::side))
+        .first();
+    return f;
+  }();
+  return table;
+}
+
+const Fields<AugmentOptions>& augment_fields() {
+  static const Fields<AugmentOptions> table = [] {
+    using O = AugmentOptions;
+    Fields<O> f;
+    f.heading(images_heading);
+    f.add(
+         "crop_padding", [](O & o) -> auto& { return o.crop_padding; },
+         "random crops of images padded by this; 0 = none")
+        .in(at_least(0, bounds::side));
+    f.add(
+        "flip", [](O & o) -> auto& { return o.flip; }, "flip every other image left to right (default)");
+    f.add(
+         "cutout", [](O & o) -> auto& { return o.cutout; }, "side of the square that is blanked; 0 = none")
+        .in(at_least(0, bounds::side));
+    return f;
+  }();
+  return table;
+}
+
+Json held_out_json(const ImageData& data) {
+  if (!data.held_out.defined()) return nullptr;
+  const Tensor positions = std::get<0>(data.held_out.sort());
+  return {{"images", positions.numel()}, {"digest", data_digest({positions}, {}).substr(0, 16)}};
+}
+
+}  // namespace bilevel

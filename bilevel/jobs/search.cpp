@@ -1,0 +1,264 @@
+#include "bilevel/jobs/search.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "bilevel/data/write_file.h"
+#include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/image_choice.h"
+#include "bilevel/jobs/search_setup.h"
+#include "bilevel/nas/network.h"
+#include "bilevel/nas/random_search.h"
+#include "bilevel/nas/search_checkpoint.h"
+#include "bilevel/report/picture.h"
+#include "bilevel/run/result_json.h"
+
+namespace bilevel {
+
+double test_accuracy(const nas::EpochRecord& record) {
+  for (const auto& [column, value] : record.benchmark) {
+    if (column == "cifar10_test" || column == "test_acc") return value;
+  }
+  return std::nan("");
+}
+
+namespace {
+
+// ---- what is said along the way ----
+
+std::string epoch_line(const nas::SearchSpace& space, const nas::EpochRecord& r, int64_t epochs) {
+  const auto text = [](double value, const char* format) {
+    return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-";
+  };
+  std::string shares;
+  for (size_t i = 0; i < space.operations.size(); ++i) {
+    if (r.operation_shares[i] <= 0) continue;
+    shares += fmt::format("{}{} {:.0f}%", shares.empty() ? "" : ", ", space.operations[i],
+                          100 * r.operation_shares[i]);
+  }
+  std::string line = fmt::format("epoch {}/{}: validation loss {}, accuracy {} %", r.epoch, epochs,
+                                 text(r.valid_loss, "{:.4f}"), text(r.valid_accuracy, "{:.1f}"));
+  if (std::isfinite(test_accuracy(r))) line += fmt::format(", table {:.2f} %", test_accuracy(r));
+  if (std::isfinite(r.eigenvalue)) line += fmt::format(", eigenvalue {:.3g}", r.eigenvalue);
+  if (std::isfinite(r.mixed_over_direct)) line += fmt::format(", mixed/direct {:.2g}", r.mixed_over_direct);
+  return line + fmt::format("; {}; {:.0f} s", shares, r.seconds);
+}
+
+// ---- the search itself ----
+
+nas::SearchState resumed_search(const SearchSetup& setup, const Checkpoint& checkpoint,
+                                const RunContext& context) {
+  if (checkpoint.metadata.value("data", "") != setup.digest) {
+    throw RunError(
+        fmt::format("{}: the run was made on other images, or another split, than are there now ({} "
+                    "training, {} validation): give the data it began with",
+                    named("resume", context.place().resume), setup.problem->inner_samples(),
+                    setup.problem->outer_samples()));
+  }
+  return nas::search_state(checkpoint, setup.space, setup.tensors.device());
+}
+
+nas::SearchSummary search_in(RunContext& context, const SearchSetup& setup, const nas::SearchOptions& options,
+                             nas::Search* search) {
+  const std::optional<Checkpoint> checkpoint = context.load();
+  nas::SearchState state = checkpoint          ? resumed_search(setup, *checkpoint, context)
+                           : search != nullptr ? search->begin()
+                                               : nas::begin_random_search(*setup.random);
+  nas::SearchCallbacks callbacks;
+  OracleCounts counts = state.counts;
+  StepProgress progress{.job = "search"};
+  if (search != nullptr) {
+    progress.total = options.epochs * search->steps_per_epoch();
+    progress.before = state.epoch * search->steps_per_epoch() + state.step;
+  }
+  callbacks.step = [&](const nas::SearchState& s, int64_t steps) {
+    counts = s.counts;
+    progress.step = s.epoch * steps + s.step;
+    if (context.progress_due()) {  // to read a mean waits for the device
+      progress.loss = s.loss.value();
+      progress.hypergradient = s.norm.value();
+      progress.more = fmt::format("epoch {}/{}", s.epoch + 1, options.epochs);
+    }
+    context.step(progress);
+  };
+  callbacks.epoch = [&](const nas::EpochRecord& r) {
+    Json line = {{"step", r.epoch}};
+    line.update(nas::epoch_json(setup.space, r));
+    if (search != nullptr) line["counts"] = counts_json(counts);  // others train cells, without an oracle
+    context.record(line);
+    context.line(epoch_line(setup.space, r, options.epochs));
+  };
+  if (context.has_folder()) {
+    callbacks.save_seconds = context.save_seconds();
+    callbacks.save = [&](const nas::SearchState& s) {
+      Checkpoint now = nas::search_checkpoint(s);
+      now.metadata["data"] = setup.digest;
+      context.save(std::move(now));
+    };
+  }
+  callbacks.interrupted = [&] { return context.interrupted(); };
+  callbacks.message = [&](const std::string& text) { context.line(text); };
+  const nas::Benchmark* table = setup.benchmark ? &*setup.benchmark : nullptr;
+  return search != nullptr ? search->run(std::move(state), callbacks)
+                           : nas::random_search(*setup.random, table, std::move(state), callbacks);
+}
+
+// ---- its result ----
+
+void look_up(const SearchSetup& setup, SearchJobResult& result) {
+  result.has_table = setup.benchmark.has_value();
+  if (!result.has_table) return;
+  try {
+    result.in_table = setup.benchmark->query(setup.space, result.summary.genotype);
+  } catch (const std::runtime_error& missing) {
+    result.table_note = missing.what();
+  }
+}
+
+// Of the network at the space's own size, for these images.
+void count_network(const SearchSetup& setup, SearchJobResult& result) {
+  const nas::SupernetOptions& images = setup.problem->supernet().options();
+  nas::NetworkOptions size;
+  size.input_channels = images.input_channels;
+  size.height = images.height;
+  size.width = images.width;
+  size.classes = images.classes;
+  const nas::Network network(setup.space, result.summary.genotype, size);
+  result.parameters = network.parameters();
+  result.multiply_adds = network.multiply_adds();
+}
+
+Json benchmark_json(const nas::BenchmarkValues& values) {
+  Json out = Json::object();
+  for (const auto& [column, value] : values) out[column] = value;
+  return out;
+}
+
+Json search_json(const SearchJobResult& r, const std::string& data, const Json& choice) {
+  const nas::SearchSummary& s = r.summary;
+  Json out = {{"space", r.space.name},
+              {"method", r.search.method},
+              {"data", data},
+              {"seed", r.search.seed},
+              {"guard", r.search.guard.name},
+              {"guard_strength", r.search.guard.strength},
+              {"stopped", nas::name_of(s.end)},
+              {"genotype", nas::genotype_text(s.genotype)},
+              {"chosen_epoch", s.chosen_epoch},
+              {"parameters", r.parameters},
+              {"multiply_adds", r.multiply_adds}};
+  add_choice(choice, out);
+  if (!s.reason.empty()) out["reason"] = s.reason;
+  out["select"] = r.search.select;
+  if (r.in_table) {
+    out["benchmark"] = benchmark_json(r.in_table->values);
+    out["regret"] = benchmark_json(r.in_table->regret);
+  } else if (r.has_table) {
+    out["benchmark_note"] = r.table_note;
+  }
+  const auto numbers = [](const Tensor& t) {
+    const Tensor values = t.contiguous();
+    return std::vector<double>(values.data_ptr<double>(), values.data_ptr<double>() + values.numel());
+  };
+  out["alpha"] = numbers(s.alpha);
+  out["mixture"] = numbers(s.mixture);
+  out["alpha_blocks"] = Json::array();
+  for (const nas::AlphaBlock& block : r.space.alpha) {
+    out["alpha_blocks"].push_back(
+        Json{{"name", block.name}, {"rows", block.rows}, {"choices", block.choices}});
+  }
+  out["operations"] = r.space.operations;
+  out["history"] = Json::array();
+  for (const nas::EpochRecord& record : s.history) {
+    out["history"].push_back(nas::epoch_json(r.space, record));
+  }
+  out["linear_solves"] = s.statuses;
+  out["counts"] = counts_json(s.counts);
+  out["seconds"] = s.seconds;
+  if (!s.notes.empty()) out["notes"] = s.notes;
+  if (!r.folder.empty()) out["folder"] = r.folder;
+  return out;
+}
+
+void write_genotype(RunFolder& folder, const nas::Genotype& genotype, std::vector<std::string>& files) {
+  write_file(folder.file("genotype.txt"), nas::genotype_text(genotype) + "\n");
+  write_file(folder.file("genotype.json"), nas::genotype_json(genotype) + "\n");
+  files = {"genotype.txt", "genotype.json", "metrics.jsonl", "summary.json"};
+  if (!can_draw()) return;
+  write_file(folder.file("cell.svg"), picture_of(nas::genotype_dot(genotype), "svg"));
+  files.emplace_back("cell.svg");
+}
+
+JobEnd end_of_search(const nas::SearchSummary& summary, const std::string& method) {
+  if (summary.end == nas::SearchEnd::interrupted) return {.status = RunStatus::interrupted};
+  if (summary.end != nas::SearchEnd::failed) return {};
+  return {RunStatus::failed, fmt::format("{}: {}", method, summary.reason), EndCause::mathematics};
+}
+
+SearchJobResult run_on(const ImageData* images, SearchJobOptions o, RunContext& context) {
+  SearchJobOptions defaults;
+  OptionsView(o).mark_changed(OptionsView(defaults));
+  if (context.resumes()) keep_earlier_defaults(o, read_stored_run(context.place().resume));
+  if (images == nullptr) context.line("search: reading the data");
+  SearchSetup setup = set_up_search(o, images, context);
+  std::optional<nas::Search> search;
+  if (!setup.random) {
+    search.emplace(*setup.problem, o.search, setup.benchmark ? &*setup.benchmark : nullptr);
+  }
+  context.open("search", o.search.seed, OptionsView(o));
+  SearchJobResult result{.space = setup.space, .search = o.search};
+  result.folder = context.folder_name();
+  const std::string into = context.has_folder() ? ", into " + result.folder : "";
+  context.line(search ? fmt::format("search: {} weights, {} alpha, {} steps of alpha an epoch{}",
+                                    setup.problem->supernet().plan().parameters(), setup.space.alpha_size(),
+                                    search->steps_per_epoch(), into)
+                      : fmt::format("search: {} random cells, {} epochs each{}", o.search.samples,
+                                    o.search.epochs, into));
+  context.work([&] {
+    result.summary = search_in(context, setup, o.search, search ? &*search : nullptr);
+    look_up(setup, result);
+    count_network(setup, result);
+    result.json = search_json(result, images == nullptr ? o.data.data : "", automatic_choice(context));
+    result.json["held_out"] = setup.held_out;
+    result.end = end_of_search(result.summary, o.search.method);
+    if (context.has_folder() && result.end.status == RunStatus::finished) {
+      write_files(result.end,
+                  [&] { write_genotype(context.folder(), result.summary.genotype, result.files); });
+    }
+    context.end(result.end.status,
+                result.end.cause == EndCause::mathematics ? result.summary.reason : result.end.message,
+                result.json);
+  });
+  return result;
+}
+
+}  // namespace
+
+SearchJobResult run_search(SearchJobOptions options, RunContext& context) {
+  return run_on(nullptr, std::move(options), context);
+}
+
+SearchJobResult run_search_on(const ImageData& images, SearchJobOptions options, RunContext& context) {
+  return run_on(&images, std::move(options), context);
+}
+
+nas::SearchDiagnosis diagnose_search_run(const StoredRun& run, const std::string& folder, double accuracy,
+                                         RunContext& context) {
+  SearchJobOptions o;
+  give_rest(OptionsView(o), run.given);
+  for (const auto& [name, note] : run.notes.items()) context.note(name, note);
+  keep_earlier_defaults(o, run);
+  const SearchSetup setup = set_up_search(o, nullptr, context);
+  if (setup.random) {
+    throw OptionError(fmt::format("{}: {} trains single cells, there is no bilevel problem",
+                                  named("at", folder), named("method", "random")));
+  }
+  const Checkpoint checkpoint = load_checkpoint(folder + "/checkpoint");
+  const AlgorithmState at = nas::search_state(checkpoint, setup.space, setup.tensors.device()).algorithm;
+  return nas::diagnose_search(*setup.problem, o.search, accuracy, at.inner.w, at.x);
+}
+
+}  // namespace bilevel

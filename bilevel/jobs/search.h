@@ -1,0 +1,76 @@
+#pragma once
+// The job `search`: a network for one's images, by differentiable architecture search.
+//
+//     SearchJobOptions options;
+//     options.search.epochs = 5;
+//     RunContext context;  // in memory
+//     const SearchJobResult found = run_search_on(images, options, context);
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bilevel/data/augment.h"
+#include "bilevel/data/image_data.h"
+#include "bilevel/data/search_split.h"
+#include "bilevel/fields/fields.h"
+#include "bilevel/jobs/automatic.h"
+#include "bilevel/jobs/compute.h"
+#include "bilevel/jobs/job_end.h"
+#include "bilevel/nas/benchmark.h"
+#include "bilevel/nas/search.h"
+#include "bilevel/nas/search_diagnosis.h"
+#include "bilevel/nas/search_options.h"
+#include "bilevel/nas/supernet.h"
+#include "bilevel/run/json.h"
+#include "bilevel/run/run_context.h"
+
+namespace bilevel {
+
+struct SearchJobOptions {
+  SearchJobOptions();
+  std::string space = "nasbench201";
+  std::vector<std::string> operations = {};  // some of the space's; empty = all
+  nas::SupernetOptions network = {};         // channels and cells; the images say the rest
+  ImageDataOptions data = {};
+  AugmentOptions augment = {};
+  SearchSplitOptions split = {};
+  // What was neither given nor has another value than it begins with here gets the published value of the
+  // space and the method. The method may also be auto.
+  nas::SearchOptions search = {};
+  std::string mixed = {};        // difference or exact; empty = the method's
+  std::string series_rate = {};  // a number or auto; empty = the weights' rate
+  std::string benchmark = {};    // a table's file
+  AutomaticOptions automatic = {};
+  ComputeOptions compute = {};
+  Given given = {};
+  static const Fields<SearchJobOptions>& fields();
+};
+
+struct SearchJobResult {
+  nas::SearchSpace space = {};
+  nas::SearchOptions search = {};  // that was used
+  nas::SearchSummary summary = {};
+  bool has_table = false;
+  std::optional<nas::BenchmarkEntry> in_table = {};  // of the genotype
+  std::string table_note = {};                       // why it is not there
+  int64_t parameters = 0, multiply_adds = 0;         // of the genotype's network at the space's own size
+  std::string folder = {};                           // empty: nothing is kept
+  std::vector<std::string> files = {};               // in it
+  Json json = {};                                    // all of it, as summary.json has it
+  JobEnd end = {};
+};
+// Throws OptionError for options that cannot be, RunError for a run that cannot go on.
+SearchJobResult run_search(SearchJobOptions options, RunContext& context);
+// On images in memory; `options.data` is not read.
+SearchJobResult run_search_on(const ImageData& images, SearchJobOptions options, RunContext& context);
+
+// What the search that is kept in `folder` would be advised to do at its weights and alpha now.
+nas::SearchDiagnosis diagnose_search_run(const StoredRun& run, const std::string& folder, double accuracy,
+                                         RunContext& context);
+
+// The accuracy in a table that people look at first; NaN where there is none.
+double test_accuracy(const nas::EpochRecord& record);
+
+}  // namespace bilevel

@@ -1,0 +1,361 @@
+// The field table of `search`, and how what was given falls together with the published defaults, which
+// depend on the space and the method.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/image_choice.h"
+#include "bilevel/jobs/search.h"
+#include "bilevel/jobs/search_setup.h"
+#include "bilevel/nas/guards/guard.h"
+
+namespace bilevel {
+namespace {
+
+using SearchJob = SearchJobOptions;
+
+std::string guard_list() {
+  std::vector<std::string> names;
+  for (const nas::GuardKind& kind : nas::guard_kinds()) names.push_back(kind.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string guard_strengths() {
+  std::vector<std::string> each;
+  for (const nas::GuardKind& kind : nas::guard_kinds()) {
+    const std::string less =
+        kind.travel > 0 ? fmt::format(", in proportion less where alpha's rate times its steps is below {:g}",
+                                      kind.travel)
+                        : "";
+    each.push_back(fmt::format("{}: {} ({:g}{})", kind.name, kind.quantity, kind.strength, less));
+  }
+  return fmt::format("{}; 0 = as without a guard", fmt::join(each, ", "));
+}
+
+void add_space_fields(Fields<SearchJob>& f) {
+  f.heading("space and supernet");
+  f.add(
+       "space", [](auto& o) -> auto& { return o.space; }, "nasbench201, nasbench1shot1-1, -2, -3 or darts")
+      .first();
+  f.add(
+      "operations", [](auto& o) -> auto& { return o.operations; },
+      "only these of the space's operations, with commas");
+  f.add(
+       "channels", [](auto& o) -> auto& { return o.network.channels; }, "of the first stage")
+      .in(at_least(0, bounds::width))
+      .first();
+  f.add(
+       "cells", [](auto& o) -> auto& { return o.network.cells; },
+       "nasbench201: a stage (5); others: in all (9 in nasbench1shot1, 8 in darts)")
+      .in(at_least(0, bounds::depth))
+      .by_rule()
+      .first();
+}
+
+void add_image_fields(Fields<SearchJob>& f) {
+  f.include(
+      [](SearchJob & o) -> auto& { return o.data; }, image_fields());
+  f.include(
+      [](SearchJob & o) -> auto& { return o.augment; }, augment_fields());
+  f.heading("split");
+  f.add(
+       "split", [](auto& o) -> auto& { return o.split.file; },
+       "file of positions for training and validation, as NAS-Bench-201's")
+      .is(FieldKind::place);
+  f.add(
+       "train_size", [](auto& o) -> auto& { return o.split.train_size; },
+       "images for the weights and as many for alpha; 0 = half of the training set each")
+      .in(at_least(0, bounds::examples))
+      .by_rule();
+}
+
+// The settings' defaults depend on the space and the method: by_rule().
+void add_method_fields(Fields<SearchJob>& f) {
+  const char* heading = "method; defaults are the papers' for the space";
+  f.heading(heading);
+  f.add(
+       "method", [](auto& o) -> auto& { return o.search.method; },
+       "idarts, darts, darts-first-order, truncated, cg, gdas, random-sharing, random; auto: one of the "
+       "first three, by a look at the first batch")
+      .first();
+  f.include(
+      [](SearchJob & o) -> auto& { return o.automatic; }, AutomaticOptions::fields());
+  f.row("accuracy").group = heading;
+  f.add(
+       "epochs", [](auto& o) -> auto& { return o.search.epochs; }, "passes over the training images")
+      .in(at_least(0, bounds::endless))
+      .by_rule()
+      .first();
+  f.add(
+       "warmup_epochs", [](auto& o) -> auto& { return o.search.warmup_epochs; },
+       "first epochs in which alpha rests")
+      .in(at_least(0, bounds::endless))
+      .by_rule();
+  f.add(
+       "batch", [](auto& o) -> auto& { return o.search.batch; }, "images of a batch")
+      .in(at_least(1, bounds::examples))
+      .by_rule()
+      .first();
+  f.add(
+       "alpha_steps", [](auto& o) -> auto& { return o.search.alpha_steps; },
+       "steps of alpha in an epoch; left out: one pass over the training images")
+      .in(at_least(0, bounds::endless))
+      .by_rule();
+  f.add(
+       "terms", [](auto& o) -> auto& { return o.search.hypergradient.terms; },
+       "K: Hessian products of idarts, steps of cg")
+      .in(at_least(0, bounds::within_step))
+      .by_rule();
+  f.add(
+       "truncate", [](auto& o) -> auto& { return o.search.hypergradient.truncate; },
+       "steps that truncated goes back through")
+      .in(at_least(0, bounds::within_step))
+      .by_rule();
+  f.add(
+       "curvature", [](auto& o) -> auto& { return o.search.hypergradient.curvature.kind; },
+       "hessian (idarts) or gauss-newton (cg)")
+      .one_of({"hessian", "gauss-newton"})
+      .by_rule();
+  f.add(
+       "damping", [](auto& o) -> auto& { return o.search.hypergradient.curvature.damping; },
+       "rho in H + rho I")
+      .in(at_least(0))
+      .by_rule();
+  f.add(
+       "mixed", [](auto& o) -> auto& { return o.mixed; }, "mixed product: difference (the papers') or exact")
+      .one_of({"difference", "exact"})
+      .by_rule();
+  f.add(
+       "series_rate", [](auto& o) -> auto& { return o.series_rate; },
+       "of the Neumann series: a number, or auto = 1 / largest curvature; left out: the weights' rate")
+      .by_rule();
+  f.add(
+       "samples", [](auto& o) -> auto& { return o.search.samples; }, "cells that random searches try")
+      .in(at_least(1, bounds::endless))
+      .by_rule();
+  f.add(
+       "temperature", [](auto& o) -> auto& { return o.search.temperature; }, "of gdas at the start")
+      .in(above(0))
+      .by_rule();
+  f.add(
+       "final_temperature", [](auto& o) -> auto& { return o.search.final_temperature; }, "and at the end")
+      .in(above(0))
+      .by_rule();
+}
+
+void add_step_fields(Fields<SearchJob>& f) {
+  f.heading("weights");
+  f.add(
+       "inner_steps", [](auto& o) -> auto& { return o.search.inner.steps; },
+       "T: weight steps a step of alpha")
+      .in(at_least(1, bounds::within_step))
+      .by_rule();
+  f.add(
+       "inner_rate", [](auto& o) -> auto& { return o.search.inner.rate; }, "at the start")
+      .in(above(0))
+      .by_rule();
+  f.add(
+       "final_rate", [](auto& o) -> auto& { return o.search.final_rate; }, "at the end of the cosine")
+      .in(at_least(0))
+      .by_rule();
+  f.add(
+       "inner_optimizer", [](auto& o) -> auto& { return o.search.inner.optimizer; },
+       "gd, heavy-ball, nesterov or adam")
+      .by_rule();
+  f.add(
+       "momentum", [](auto& o) -> auto& { return o.search.inner.momentum; }, "of heavy-ball and nesterov")
+      .in(from_0_below_1())
+      .by_rule();
+  f.add(
+       "weight_decay", [](auto& o) -> auto& { return o.search.weight_decay; }, "part of the training loss")
+      .in(at_least(0))
+      .by_rule();
+  f.add(
+       "inner_clip", [](auto& o) -> auto& { return o.search.inner.clip_norm; },
+       "largest norm of a gradient; 0 = no clipping")
+      .in(at_least(0))
+      .by_rule();
+  f.heading("alpha (Adam)");
+  f.add(
+       "alpha_rate", [](auto& o) -> auto& { return o.search.outer.rate; }, "")
+      .in(above(0))
+      .by_rule();
+  f.add(
+       "alpha_beta1", [](auto& o) -> auto& { return o.search.outer.beta1; }, "")
+      .in(from_0_below_1())
+      .by_rule();
+  f.add(
+       "alpha_beta2", [](auto& o) -> auto& { return o.search.outer.beta2; }, "")
+      .in(from_0_below_1())
+      .by_rule();
+  f.add(
+       "alpha_decay", [](auto& o) -> auto& { return o.search.outer.preparation.weight_decay; },
+       "weight decay of alpha")
+      .in(at_least(0))
+      .by_rule();
+}
+
+void add_collapse_fields(Fields<SearchJob>& f) {
+  f.heading("against collapse");
+  f.add(
+       "guard", [](auto& o) -> auto& { return o.search.guard.name; },
+       fmt::format("{} or none: keeps alpha from collapsing along the search; left out: {}, where the method "
+                   "moves alpha",
+                   guard_list(), nas::default_guard))
+      .by_rule();
+  f.add(
+       "guard_strength", [](auto& o) -> auto& { return o.search.guard.strength; }, guard_strengths())
+      .in(at_least(0, 1e6))
+      .by_rule();
+  f.add(
+       "stop", [](auto& o) -> auto& { return o.search.stop; },
+       "eigenvalue, skips or none: end before a collapse and return the genotype from before it")
+      .by_rule();
+  f.add(
+       "stop_window", [](auto& o) -> auto& { return o.search.stop_window; },
+       "epochs that the eigenvalue is averaged over and compared across")
+      .in(at_least(1, bounds::endless))
+      .by_rule();
+  f.add(
+       "stop_ratio", [](auto& o) -> auto& { return o.search.stop_ratio; },
+       "earlier average over the present one that ends the search")
+      .in(between_0_and_1())
+      .by_rule();
+  f.add(
+       "most_skips", [](auto& o) -> auto& { return o.search.most_skips; },
+       "skip connections that a normal cell may have")
+      .in(at_least(0, bounds::endless))
+      .by_rule();
+  f.add(
+       "select", [](auto& o) -> auto& { return o.search.select; },
+       "argmax (largest alpha) or perturbation (what the supernet misses most)")
+      .by_rule();
+  f.add(
+       "tune_epochs", [](auto& o) -> auto& { return o.search.tune_epochs; },
+       "of the weights between two choices of perturbation")
+      .in(at_least(0, bounds::endless))
+      .by_rule();
+  f.add(
+       "eigenvalue_products", [](auto& o) -> auto& { return o.search.eigenvalue_products; },
+       "of Lanczos for the dominant eigenvalue in alpha, every epoch; 0 = not measured")
+      .in(at_least(0, bounds::within_step))
+      .by_rule();
+}
+
+void add_measure_fields(Fields<SearchJob>& f) {
+  f.heading("measures and seed");
+  f.add(
+       "benchmark", [](auto& o) -> auto& { return o.benchmark; },
+       "table of trained cells (NAS-Bench-201 or -101) for the true accuracies")
+      .is(FieldKind::place);
+  f.add(
+       "score_images", [](auto& o) -> auto& { return o.search.score_images; },
+       "validation images that measure the supernet after an epoch; 0 = all")
+      .in(at_least(0, bounds::examples))
+      .by_rule();
+  f.add(
+       "seed", [](auto& o) -> auto& { return o.search.seed; }, "of everything that is drawn")
+      .by_rule()
+      .first();
+}
+
+}  // namespace
+
+SearchJobOptions::SearchJobOptions() {
+  automatic.accuracy = 0.1;
+  compute.dtype = "float";
+}
+
+const Fields<SearchJobOptions>& SearchJobOptions::fields() {
+  static const Fields<SearchJob> table = [] {
+    Fields<SearchJob> f;
+    add_space_fields(f);
+    add_image_fields(f);
+    add_method_fields(f);
+    add_step_fields(f);
+    add_collapse_fields(f);
+    add_measure_fields(f);
+    f.include(
+        [](SearchJob & o) -> auto& { return o.compute; }, ComputeOptions::fields());
+    return f;
+  }();
+  return table;
+}
+
+// ---- what was given, and defaults ----
+
+namespace {
+
+// An option that would be ignored is an error: its user believes that it did something.
+void refuse_ignored_settings(SearchJob& o) {
+  const OptionsView view(o);
+  const nas::SearchMethod& method = nas::find_search_method(o.search.method);
+  const auto reads = [](const nas::SearchMethod& m, const std::string& field) {
+    return std::find(m.reads.begin(), m.reads.end(), field) != m.reads.end();
+  };
+  for (const Field& field : view.fields()) {
+    if (!view.is_given(field) || reads(method, field.name)) continue;
+    std::vector<std::string> readers;  // none: every method reads it
+    for (const nas::SearchMethod& other : nas::search_methods()) {
+      if (reads(other, field.name)) readers.push_back(other.name);
+    }
+    if (readers.empty()) continue;
+    throw OptionError(fmt::format("{} changes nothing for {}: it is of {}; leave it out",
+                                  named(field.name, view.words(field).front()), named("method", method.name),
+                                  fmt::join(readers, ", ")));
+  }
+  const auto needs = [&](const char* field, const std::string& other, bool there) {
+    if (!view.is_given(view.at(field)) || there) return;
+    throw OptionError(fmt::format("{} changes nothing without {}; leave it out, or give that too",
+                                  named(field, view.words(view.at(field)).front()), other));
+  };
+  const nas::SearchOptions& s = o.search;
+  needs("momentum", named("inner_optimizer", "heavy-ball") + " or nesterov",
+        s.inner.optimizer == "heavy-ball" || s.inner.optimizer == "nesterov");
+  needs("guard_strength", "a " + named("guard"), s.guard.on());
+  needs("stop_window", named("stop", "eigenvalue"), s.stop == "eigenvalue");
+  needs("stop_ratio", named("stop", "eigenvalue"), s.stop == "eigenvalue");
+  needs("most_skips", named("stop", "skips"), s.stop == "skips");
+  needs("tune_epochs", named("select", "perturbation"), s.select == "perturbation");
+}
+
+void take_series_rate(const std::string& text, nas::SearchOptions& search) {
+  if (text.empty()) return;
+  search.series_rate_auto = text == "auto";
+  if (search.series_rate_auto) return;
+  try {
+    read_word(text, search.hypergradient.series_rate);
+    if (!(search.hypergradient.series_rate > 0)) throw std::invalid_argument("");
+  } catch (const std::invalid_argument&) {
+    throw OptionError(fmt::format("{}: give a number above 0, or auto", named("series_rate", text)));
+  }
+}
+
+}  // namespace
+
+void complete_search(SearchJobOptions& o, const nas::SearchSpace& space, bool chosen) {
+  SearchJobOptions given = o;
+  nas::SearchOptions& s = o.search;
+  s = nas::default_search_options(space, s.method);
+  OptionsView(o).take_given(OptionsView(given));
+  if (o.given(s.inner.steps) && s.method == "truncated" && !o.given(s.hypergradient.truncate)) {
+    s.hypergradient.truncate = s.inner.steps;
+  }
+  if (o.given(s.guard.name) && !o.given(s.guard.strength)) {
+    s.guard.strength = s.guard.on() ? nas::find_guard(s.guard.name).strength : 0;
+  }
+  if (!o.given(s.final_rate)) s.final_rate = std::min(s.final_rate, s.inner.rate);
+  if (o.given(o.mixed)) s.hypergradient.curvature.difference_mixed = o.mixed == "difference";
+  take_series_rate(o.series_rate, s);
+  s.validate();
+  if (!chosen) refuse_ignored_settings(o);  // else what was given was given to the diagnosis
+  // As it is in use, for config.json.
+  o.mixed = s.hypergradient.curvature.difference_mixed ? "difference" : "exact";
+}
+
+}  // namespace bilevel

@@ -1,0 +1,157 @@
+#include "bilevel/jobs/search_setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/data_digest.h"
+#include "bilevel/jobs/image_choice.h"
+#include "bilevel/nas/search_images.h"
+
+namespace bilevel {
+namespace {
+
+nas::SearchSpace named_space(const SearchJobOptions& o) {
+  const char* field = "space";
+  try {
+    nas::SearchSpace whole = nas::make_space(o.space);
+    field = "operations";
+    return o.operations.empty() ? whole : nas::make_space(o.space, o.operations);
+  } catch (const std::invalid_argument& error) {
+    throw OptionError(fmt::format("{}: {}", named(field), error.what()));
+  }
+}
+
+nas::Benchmark load_table(const std::string& file, const nas::SearchSpace& space) {
+  nas::Benchmark table = nas::Benchmark::load(file);
+  try {
+    table.require_space(space);
+  } catch (const std::invalid_argument& error) {
+    throw OptionError(
+        fmt::format("{}: {}; give its table or leave it out", named("benchmark", file), error.what()));
+  }
+  return table;
+}
+
+// Cells of the size of the supernet, trained by the space's recipe but for what a search says of it.
+nas::RandomSearch plan_random_search(const nas::SearchSpace& space, const SearchJobOptions& o,
+                                     const ImageData& data, const SearchSplit& split,
+                                     const at::TensorOptions& tensors) {
+  const auto half = [&](const Tensor& positions) {
+    return DeviceImages(data.train_images.index_select(0, positions),
+                        data.train_labels.index_select(0, positions), data.mean, data.std, tensors);
+  };
+  const nas::SearchOptions& search = o.search;
+  nas::RandomSearch random;
+  random.space = space;
+  random.network.channels = o.network.channels;
+  random.network.cells = o.network.cells;
+  random.network.input_channels = data.train_images.size(1);
+  random.network.height = data.train_images.size(2);
+  random.network.width = data.train_images.size(3);
+  random.network.classes = data.classes;
+  random.train = half(split.train);
+  random.valid = half(split.valid);
+  random.training = nas::default_train_options(space.kind);
+  random.training.epochs = search.epochs;
+  random.training.batch = search.batch;
+  random.training.rate = search.inner.rate;
+  random.training.weight_decay = search.weight_decay;
+  random.training.drop_path = random.training.auxiliary = 0;  // for long trainings
+  random.training.augment = o.augment;
+  random.samples = search.samples;
+  random.seed = search.seed;
+  return random;
+}
+
+// The method auto: the rest goes on as if the choice had been given.
+void choose_search_method(SearchJobOptions& o, const SearchSetup& setup, RunContext& context) {
+  nas::SearchOptions& s = o.search;
+  for (const auto& [field, is_given] : {std::pair{"terms", o.given(s.hypergradient.terms)},
+                                        std::pair{"curvature", o.given(s.hypergradient.curvature.kind)},
+                                        std::pair{"series_rate", o.given(o.series_rate)}}) {
+    if (is_given) {
+      throw OptionError(fmt::format("{} with {}, which chooses it: leave it out, or name the method",
+                                    named(field), named("method", "auto")));
+    }
+  }
+  const nas::SearchDiagnosis d = nas::diagnose_search(*setup.problem, s, o.automatic.accuracy);
+  context.line("auto: " + d.sentence);
+  Json choice = {{"method", d.method},
+                 {"implicit_share", number(d.implicit_share)},
+                 {"smallest_eigenvalue", number(d.hessian.smallest)},
+                 {"largest_eigenvalue", number(d.hessian.largest)},
+                 {"error", number(d.error)},
+                 {"accuracy", o.automatic.accuracy},
+                 {"diagnosis_seconds", d.seconds},
+                 {"sentence", d.sentence}};
+  o.given.set(s.method, d.method);
+  if (d.method == "idarts") {
+    choice["K"] = d.terms;
+    choice["curvature"] = d.curvature;
+    o.given.set(s.hypergradient.terms, d.terms);
+    o.given.set(s.hypergradient.curvature.kind, d.curvature);
+    o.given.set(o.series_rate, "auto");
+  }
+  context.note("auto", choice);
+  complete_search(o, setup.space, /*chosen=*/true);
+}
+
+}  // namespace
+
+void keep_earlier_defaults(SearchJobOptions& o, const StoredRun& run) {
+  const auto stored = [&](const char* field) {
+    return std::find_if(run.effective.begin(), run.effective.end(),
+                        [&](const auto& named_words) { return named_words.first == field; });
+  };
+  if (stored("guard") == run.effective.end()) o.given.set(o.search.guard.name, "none");
+  if (const auto method = stored("method");
+      !o.given(o.search.method) && method != run.effective.end() && !method->second.empty()) {
+    o.given.set(o.search.method, method->second.front());
+  }
+  // A default strength is another on other data, and was 50 before that.
+  const auto guard = stored("guard"), strength = stored("guard_strength");
+  if (guard != run.effective.end() && guard->second != std::vector<std::string>{"none"} &&
+      !o.given(o.search.guard.strength) && strength != run.effective.end()) {
+    OptionsView view(o);
+    view.give(view.at("guard_strength"), strength->second);
+  }
+}
+
+SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunContext& context) {
+  SearchSetup setup;
+  setup.space = named_space(o);
+  const bool automatic = o.search.method == "auto";
+  refuse_ignored_accuracy(o.given, o.automatic, automatic_choice(context), automatic);
+  if (automatic) o.search.method = "idarts";  // whose defaults the diagnosis is made with
+  complete_search(o, setup.space, !automatic_choice(context).is_null());
+  setup.tensors = apply(o.compute, context);
+  if (!o.benchmark.empty()) setup.benchmark = load_table(o.benchmark, setup.space);
+  if (o.network.cells == 0) o.network.cells = nas::default_search_cells(setup.space.kind);
+  o.split.seed = o.search.seed;
+  const ImageData read = images == nullptr ? load_image_data(o.data) : ImageData{};
+  const ImageData& data = images == nullptr ? read : *images;
+  setup.held_out = held_out_json(data);
+  const SearchSplit split = make_search_split(data.train_labels, data.classes, o.split);
+  setup.digest =
+      data_digest({data.train_images, data.train_labels, split.train, split.valid}, {data.classes});
+  if (o.search.method == "random") {
+    setup.random = plan_random_search(setup.space, o, data, split, setup.tensors);
+  }
+  o.network.partial = o.search.guard.partial();
+  setup.problem.emplace(nas::make_supernet_problem(
+      setup.space, o.network, nas::search_images(data, split, o.augment, setup.tensors), setup.tensors));
+  setup.space = setup.problem->supernet().space();  // with what its guard adds to alpha
+  if (automatic) choose_search_method(o, setup, context);
+  nas::GuardOptions& guard = o.search.guard;
+  if (!o.given(guard.strength)) {
+    guard.strength = nas::default_guard_strength(o.search, setup.problem->inner_samples());
+  }
+  return setup;
+}
+
+}  // namespace bilevel

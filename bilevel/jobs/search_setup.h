@@ -1,0 +1,37 @@
+#pragma once
+// What a search works on, made of its options: the space, the images, the supernet or the plan of a random
+// search. For the job's own files.
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+
+#include "bilevel/jobs/search.h"
+#include "bilevel/nas/benchmark.h"
+#include "bilevel/nas/random_search.h"
+#include "bilevel/nas/supernet_problem.h"
+
+namespace bilevel {
+
+struct SearchSetup {
+  nas::SearchSpace space = {};
+  std::optional<nas::RandomSearch> random = {};  // where the method has no supernet
+  std::optional<nas::Benchmark> benchmark = {};
+  std::optional<nas::SupernetProblem> problem = {};
+  at::TensorOptions tensors = {};
+  std::string digest = {};  // of the images
+  Json held_out = {};       // which of them no search sees
+};
+
+// The space's and the method's defaults in place of what was not given. `chosen`: a diagnosis chose the
+// method, and what was given was given to it. Throws OptionError for what the method would ignore.
+void complete_search(SearchJobOptions& options, const nas::SearchSpace& space, bool chosen);
+
+// A run goes on as it began, whatever the defaults are now: earlier ones had another method and no guard.
+void keep_earlier_defaults(SearchJobOptions& options, const StoredRun& run);
+
+// All options have their values afterwards. Images are read where none are handed over.
+SearchSetup set_up_search(SearchJobOptions& options, const ImageData* images, RunContext& context);
+
+}  // namespace bilevel
