@@ -1,7 +1,6 @@
 // `bilevel data`: the image sets that jobs know by name, where they are; `get`, which fetches them; and
 // `show`, which reads images of any form and says what they are.
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,11 +10,11 @@
 #include <vector>
 
 #include "bilevel/data/fetch.h"
-#include "bilevel/data/image_data.h"
 #include "bilevel/data/image_sets.h"
+#include "bilevel/jobs/show_images.h"
 #include "cli/commands.h"
 #include "cli/common.h"
-#include "cli/image_options.h"
+#include "cli/job_command.h"
 #include "cli/json.h"
 #include "cli/progress.h"
 
@@ -105,51 +104,16 @@ void get_sets(const Options& o) {
   if (o.common.json) fmt::print("{}\n", Json{{"sets", out}}.dump());
 }
 
-struct ShowOptions {
-  Options files;
-  ImageDataOptions images;
-};
-
-std::vector<int64_t> count_classes(const Tensor& labels, int64_t classes) {
-  const Tensor counts = at::bincount(labels, {}, classes);
-  return {counts.data_ptr<int64_t>(), counts.data_ptr<int64_t>() + counts.numel()};
-}
-
-void show_images(ShowOptions& o) {
-  o.images.folder = o.files.folder;
-  const ImageData data = load_image_data(o.images);
-  const std::vector<int64_t> train = count_classes(data.train_labels, data.classes);
-  const std::vector<int64_t> test = count_classes(data.test_labels, data.classes);
-  const int64_t channels = data.train_images.size(1);
-  const int64_t height = data.train_images.size(2);
-  const int64_t width = data.train_images.size(3);
-  if (o.files.common.json) {
-    Json classes = Json::array();
-    for (size_t k = 0; k < train.size(); ++k) {
-      classes.push_back({{"name", data.class_names[k]}, {"train", train[k]}, {"test", test[k]}});
-    }
-    const Json out = {{"data", o.images.data},
-                      {"train", data.train_labels.numel()},
-                      {"test", data.test_labels.numel()},
-                      {"held_out", held_out_json(data)},
-                      {"channels", channels},
-                      {"height", height},
-                      {"width", width},
-                      {"mean", data.mean},
-                      {"std", data.std},
-                      {"classes", classes}};
-    // A folder's name may hold bytes that are no UTF-8.
-    fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
-    return;
-  }
-  fmt::print("{}: {} training and {} test images, {} x {} pixels, {}, {} classes\n", o.images.data,
-             data.train_labels.numel(), data.test_labels.numel(), width, height,
-             channels == 1 ? "grey" : "colour", data.classes);
+void print_images(const ShowImagesResult& result) {
+  const ImageData& data = result.data;
+  fmt::print("{}: {} training and {} test images, {} x {} pixels, {}, {} classes\n", result.name,
+             data.train_labels.numel(), data.test_labels.numel(), data.train_images.size(3),
+             data.train_images.size(2), data.train_images.size(1) == 1 ? "grey" : "colour", data.classes);
   fmt::print("mean {:.2f}, std {:.2f} of 255, channel by channel\n\n", fmt::join(data.mean, " "),
              fmt::join(data.std, " "));
   fmt::print("{:<24}{:>9}{:>9}\n", "class", "train", "test");
-  for (size_t k = 0; k < train.size(); ++k) {
-    fmt::print("{:<24}{:>9}{:>9}\n", data.class_names[k], train[k], test[k]);
+  for (size_t k = 0; k < result.train.size(); ++k) {
+    fmt::print("{:<24}{:>9}{:>9}\n", data.class_names[k], result.train[k], result.test[k]);
   }
 }
 
@@ -161,7 +125,7 @@ void add_options(CLI::App& command, Options& o, const char* option, const char* 
 
 }  // namespace
 
-void add_data_command(CLI::App& app, int& /*exit_code*/) {
+void add_data_command(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("data", "List the image sets that jobs know by name, fetch them, or show images");
   const auto listing = std::make_shared<Options>();
@@ -177,25 +141,12 @@ void add_data_command(CLI::App& app, int& /*exit_code*/) {
       "  bilevel data get fashion-mnist --to data\n"
       "  bilevel data get mnist cifar10 --to data --json");
   get->callback([fetching] { get_sets(*fetching); });
-  const auto showing = std::make_shared<ShowOptions>();
-  CLI::App* show =
-      command->add_subcommand("show", "Read images and print their sizes, classes, mean and std");
-  ImageDataOptions& images = showing->images;
-  show->add_option("--data", images.data,
-                   "a set by name; a folder with a folder of PNG files for each class, perhaps below train/ "
-                   "and test/; or an IDX file of images")
-      ->required();
-  show->add_option("--labels", images.labels, "IDX file of labels, for an IDX file of images");
-  show->add_option("--test-images", images.test_images, "IDX file of the test images");
-  show->add_option("--test-labels", images.test_labels, "IDX file of their labels");
-  show->add_option("--image-size", images.image_size, "rescale to this height and width; 0 = as they are")
-      ->capture_default_str();
-  add_options(*show, showing->files, "--data-dir", "where sets known by name are looked for");
-  show->footer(
-      "Examples:\n"
-      "  bilevel data show --data cifar10 --data-dir data\n"
-      "  bilevel data show --data pictures --image-size 32 --json");
-  show->callback([showing] { show_images(*showing); });
+  add_question<ShowImagesOptions>(*command, exit_code,
+                                  {"show", "Read images and print their sizes, classes, mean and std",
+                                   "Examples:\n"
+                                   "  bilevel data show --data cifar10 --data-dir data\n"
+                                   "  bilevel data show --data pictures --image-size 32 --json"},
+                                  run_show_images, print_images);
   command->callback([command, listing] {
     if (command->get_subcommands().empty()) list_sets(*listing);
   });

@@ -12,6 +12,7 @@
 #include "bilevel/jobs/image_choice.h"
 #include "bilevel/jobs/search.h"
 #include "bilevel/jobs/search_setup.h"
+#include "bilevel/jobs/unread.h"
 #include "bilevel/nas/guards/guard.h"
 
 namespace bilevel {
@@ -291,24 +292,12 @@ const Fields<SearchJobOptions>& SearchJobOptions::fields() {
 
 namespace {
 
-// An option that would be ignored is an error: its user believes that it did something.
 void refuse_ignored_settings(SearchJob& o) {
   const OptionsView view(o);
-  const nas::SearchMethod& method = nas::find_search_method(o.search.method);
-  const auto reads = [](const nas::SearchMethod& m, const std::string& field) {
-    return std::find(m.reads.begin(), m.reads.end(), field) != m.reads.end();
-  };
-  for (const Field& field : view.fields()) {
-    if (!view.is_given(field) || reads(method, field.name)) continue;
-    std::vector<std::string> readers;  // none: every method reads it
-    for (const nas::SearchMethod& other : nas::search_methods()) {
-      if (reads(other, field.name)) readers.push_back(other.name);
-    }
-    if (readers.empty()) continue;
-    throw OptionError(fmt::format("{} changes nothing for {}: it is of {}; leave it out",
-                                  named(field.name, view.words(field).front()), named("method", method.name),
-                                  fmt::join(readers, ", ")));
-  }
+  std::vector<ChoiceReads> methods;
+  for (const nas::SearchMethod& method : nas::search_methods())
+    methods.push_back({method.name, method.reads});
+  refuse_unread(view, "method", o.search.method, methods);
   const auto needs = [&](const char* field, const std::string& other, bool there) {
     if (!view.is_given(view.at(field)) || there) return;
     throw OptionError(fmt::format("{} changes nothing without {}; leave it out, or give that too",

@@ -44,6 +44,14 @@ const std::vector<std::string>& learner_names() {
   return names;
 }
 
+std::vector<std::string> options_read_by(const std::string& learner) {
+  if (learner == "aid") return {"terms", "tolerance", "curvature", "ridge"};
+  if (learner == "itd") return {"ridge", "truncate"};
+  if (learner == "imaml") return {"terms", "tolerance", "curvature", "proximal"};
+  if (learner == "hyper-representation") return {"centre_weight", "truncate"};
+  return {};
+}
+
 void LearnerOptions::validate() const {
   if (std::find(learner_names().begin(), learner_names().end(), name) == learner_names().end()) {
     throw std::invalid_argument(

@@ -41,6 +41,9 @@ struct LearnerOptions {
 };
 
 const std::vector<std::string>& learner_names();
+// Of the options that not every learner reads, those that this one does, by their names in the job's field
+// table.
+std::vector<std::string> options_read_by(const std::string& learner);
 // What a learner of this name does well with on small tasks.
 LearnerOptions default_learner_options(const std::string& name);
 

@@ -1,0 +1,179 @@
+#include "bilevel/jobs/adapt.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "bilevel/data/folder.h"
+#include "bilevel/data/image_folder.h"
+#include "bilevel/data/png.h"
+#include "bilevel/data/resize.h"
+#include "bilevel/data/write_file.h"
+#include "bilevel/fields/option_text.h"
+#include "bilevel/fields/options_view.h"
+#include "bilevel/meta/model_file.h"
+#include "bilevel/meta/task_loss.h"
+#include "bilevel/run/run_context.h"
+
+namespace bilevel {
+
+AdaptJobOptions::AdaptJobOptions() { compute.dtype = "float"; }
+
+const Fields<AdaptJobOptions>& AdaptJobOptions::fields() {
+  static const Fields<AdaptJobOptions> table = [] {
+    Fields<AdaptJobOptions> f;
+    f.add(
+         "run", [](auto& o) -> auto& { return o.run; }, "folder of a `bilevel learn` run on images")
+        .required()
+        .first();
+    f.add(
+         "support", [](auto& o) -> auto& { return o.support; },
+         "folder of class folders, a few PNG files in each")
+        .required()
+        .first();
+    f.add(
+         "images", [](auto& o) -> auto& { return o.images; }, "folder of PNG files to recognise")
+        .required()
+        .first();
+    f.add(
+         "out", [](auto& o) -> auto& { return o.out; }, "CSV file of the predictions")
+        .first();
+    f.include(
+        [](AdaptJobOptions & o) -> auto& { return o.compute; }, ComputeOptions::fields());
+    return f;
+  }();
+  return table;
+}
+
+namespace {
+
+bool is_png(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  if (name[0] == '.' || dot == std::string::npos) return false;
+  const std::string ending = name.substr(dot);
+  return ending == ".png" || ending == ".PNG";
+}
+
+std::vector<std::string> png_files(const std::string& folder) {
+  if (!is_folder(folder)) throw OptionError(fmt::format("{}: is no folder", named("images", folder)));
+  std::vector<std::string> files;
+  for (const std::string& name : names_in(folder)) {
+    if (is_png(name)) files.push_back(folder + "/" + name);
+  }
+  if (files.empty()) {
+    throw OptionError(fmt::format("{}: there is no PNG file in it", named("images", folder)));
+  }
+  return files;
+}
+
+// Grey images serve a network that learned on colours; not the other way round.
+Tensor with_channels(const Tensor& images, int64_t channels, const std::string& what) {
+  if (images.size(1) == channels) return images;
+  if (images.size(1) == 1) return images.expand({-1, channels, -1, -1});
+  throw OptionError(
+      fmt::format("{}: colour images, but the network learned on grey ones: convert them to grey", what));
+}
+
+meta::LearnedModel load_learned(const std::string& run) {
+  const std::string learned = run + "/model";
+  if (!std::filesystem::exists(learned) && !std::filesystem::exists(learned + ".previous")) {
+    throw OptionError(fmt::format(
+        "{}: there is no model in it; name the folder of a `bilevel learn` that has saved one (`bilevel "
+        "runs` lists them)",
+        named("run", run)));
+  }
+  meta::LearnedModel model = meta::load_model(learned);
+  if (model.input.size() != 3 || !model.scale) {
+    throw OptionError(
+        fmt::format("{}: it learned on {}, which are no images", named("run", run), model.data));
+  }
+  return model;
+}
+
+AdaptJobResult predict(const AdaptJobOptions& o, const meta::LearnedModel& model,
+                       const at::TensorOptions& tensors) {
+  const int64_t channels = model.input[0], side = model.input[1];
+  const FolderImages support = read_image_folder(o.support, side);
+  AdaptJobResult result;
+  result.classes = support.class_names;
+  const auto ways = static_cast<int64_t>(result.classes.size());
+  for (int64_t c = 0; c < ways; ++c) result.counts.push_back(support.labels.eq(c).sum().item<int64_t>());
+  result.files = png_files(o.images);
+  std::vector<Tensor> images = {with_channels(support.images, channels, named("support", o.support))};
+  for (const std::string& file : result.files) {
+    images.push_back(with_channels(resize_images(read_png(file).unsqueeze(0), side), channels, file));
+  }
+  const meta::Learner learner = model.make_learner(ways, tensors);
+
+  // Batch norm takes its statistics from what it sees at once: the few known images beside the new ones keep
+  // one new image from being its own mean.
+  const Tensor pixels = meta::scale_pixels(at::cat(images), *model.scale, tensors);
+  const int64_t known = support.images.size(0);
+  meta::TaskBatch task;
+  task.train_inputs = pixels.narrow(0, 0, known).unsqueeze(0);
+  task.train_targets = support.labels.unsqueeze(0);
+  task.valid_inputs = pixels.unsqueeze(0);
+  task.valid_targets = at::zeros({1, pixels.size(0)}, at::kLong);
+  const Tensor outputs =
+      learner.outputs(model.x.to(tensors), task, model.iterations)[0].to(at::kCPU, at::kDouble);
+  result.support_accuracy =
+      meta::task_accuracies(outputs.narrow(0, 0, known).unsqueeze(0), task.train_targets).item<double>();
+  result.probabilities = outputs.narrow(0, known, outputs.size(0) - known).softmax(1).contiguous();
+  const Tensor best = result.probabilities.argmax(1);
+  result.best.assign(best.data_ptr<int64_t>(), best.data_ptr<int64_t>() + best.numel());
+  return result;
+}
+
+std::string csv_quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) result += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return result + "\"";
+}
+
+std::string predictions_csv(const AdaptJobResult& r) {
+  std::string text = "file,class,confidence";
+  for (const std::string& name : r.classes) text += fmt::format(",{}", csv_quoted(name));
+  text += "\n";
+  const double* row = r.probabilities.data_ptr<double>();
+  for (size_t i = 0; i < r.files.size(); ++i) {
+    const auto k = static_cast<size_t>(r.best[i]);
+    text += fmt::format("{},{},{:.6f}", csv_quoted(r.files[i]), csv_quoted(r.classes[k]), row[k]);
+    for (size_t c = 0; c < r.classes.size(); ++c) text += fmt::format(",{:.6f}", row[c]);
+    text += "\n";
+    row += r.classes.size();
+  }
+  return text;
+}
+
+Json predictions_json(const std::string& run, const AdaptJobResult& r) {
+  Json out = {{"run", run}, {"support_accuracy", r.support_accuracy}, {"classes", Json::array()}};
+  for (size_t c = 0; c < r.classes.size(); ++c) {
+    out["classes"].push_back({{"name", r.classes[c]}, {"images", r.counts[c]}});
+  }
+  out["predictions"] = Json::array();
+  const double* row = r.probabilities.data_ptr<double>();
+  for (size_t i = 0; i < r.files.size(); ++i) {
+    const auto k = static_cast<size_t>(r.best[i]);
+    Json one = {{"file", r.files[i]}, {"class", r.classes[k]}, {"confidence", row[k]}};
+    one["probabilities"] = std::vector<double>(row, row + r.classes.size());
+    out["predictions"].push_back(one);
+    row += r.classes.size();
+  }
+  return out;
+}
+
+}  // namespace
+
+AdaptJobResult run_adapt(AdaptJobOptions o, RunContext& context) {
+  OptionsView(o).require_all();
+  const at::TensorOptions tensors = apply(o.compute, context);
+  AdaptJobResult result = predict(o, load_learned(o.run), tensors);
+  if (!o.out.empty()) write_file(o.out, predictions_csv(result));
+  result.out = o.out;
+  result.json = predictions_json(o.run, result);
+  return result;
+}
+
+}  // namespace bilevel

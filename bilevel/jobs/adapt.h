@@ -1,0 +1,40 @@
+#pragma once
+// The job `adapt`: what `learn` learned, used on a person's own few images.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bilevel/core/tensor.h"
+#include "bilevel/fields/fields.h"
+#include "bilevel/jobs/compute.h"
+#include "bilevel/run/json.h"
+
+namespace bilevel {
+
+class RunContext;
+
+struct AdaptJobOptions {
+  AdaptJobOptions();
+  std::string run = {};      // folder of a run of learn, on images
+  std::string support = {};  // folder of class folders
+  std::string images = {};   // folder of what is to be recognised
+  std::string out = {};      // CSV file; empty = none
+  ComputeOptions compute = {};
+  Given given = {};
+  static const Fields<AdaptJobOptions>& fields();
+};
+
+struct AdaptJobResult {
+  std::vector<std::string> files = {}, classes = {};
+  Tensor probabilities = {};         // files x classes; double, CPU
+  std::vector<int64_t> best = {};    // the class of each file
+  std::vector<int64_t> counts = {};  // support images of each class
+  double support_accuracy = 0;       // of the few images themselves, once learned from
+  std::string out = {};              // the file that was written
+  Json json = {};
+};
+// Throws OptionError for folders that have not what they should.
+AdaptJobResult run_adapt(AdaptJobOptions options, RunContext& context);
+
+}  // namespace bilevel

@@ -1,0 +1,126 @@
+#include "bilevel/jobs/count.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string_view>
+
+#include "bilevel/core/random.h"
+#include "bilevel/data/file_error.h"
+#include "bilevel/data/line_reader.h"
+#include "bilevel/fields/option_text.h"
+#include "bilevel/fields/options_view.h"
+#include "bilevel/nas/genotype.h"
+
+namespace bilevel {
+
+const Fields<CountJobOptions>& CountJobOptions::fields() {
+  static const Fields<CountJobOptions> table = [] {
+    Fields<CountJobOptions> f;
+    f.add(
+         "space", [](auto& o) -> auto& { return o.space; }, "search space that the cells are of")
+        .first();
+    f.add(
+         "arch", [](auto& o) -> auto& { return o.genotypes; },
+         "genotype, as text or JSON; may be given many times")
+        .repeated()
+        .first();
+    f.add(
+         "file", [](auto& o) -> auto& { return o.file; }, "genotypes, one per line; # begins a comment")
+        .first();
+    f.add(
+         "random", [](auto& o) -> auto& { return o.random; }, "this many cells drawn uniformly")
+        .in(at_least(0, bounds::width))
+        .by_rule()
+        .first();
+    f.add(
+        "seed", [](auto& o) -> auto& { return o.seed; }, "of the cells that are drawn");
+    f.add(
+         "channels", [](auto& o) -> auto& { return o.network.channels; },
+         "of the first stage; 0 = the space's own")
+        .in(at_least(0, bounds::width))
+        .first();
+    f.add(
+         "cells", [](auto& o) -> auto& { return o.network.cells; },
+         "a stage in nasbench201, else in all; 0 = the space's own")
+        .in(at_least(0, bounds::depth))
+        .first();
+    f.add(
+         "image_size", [](auto& o) -> auto& { return o.image_size; }, "height and width; 32, on ImageNet 224")
+        .in(at_least(0, bounds::side))
+        .by_rule();
+    f.add(
+         "input_channels", [](auto& o) -> auto& { return o.network.input_channels; }, "of the images")
+        .in(at_least(1, bounds::width));
+    f.add(
+         "classes", [](auto& o) -> auto& { return o.network.classes; }, "10, on ImageNet 1000")
+        .in(at_least(2, bounds::width))
+        .by_rule();
+    f.add(
+        "imagenet", [](auto& o) -> auto& { return o.network.imagenet_stem; },
+        "darts: the network for ImageNet, three halvings first, 48 channels, 14 cells");
+    return f;
+  }();
+  return table;
+}
+
+namespace {
+
+CellCount count_cell(const nas::SearchSpace& space, std::string_view text,
+                     const nas::NetworkOptions& options) {
+  const nas::Network network(space, nas::parse_genotype(space, text), options);
+  return {nas::genotype_text(network.genotype()), network.parameters(), network.multiply_adds()};
+}
+
+void count_file(const nas::SearchSpace& space, const CountJobOptions& o, std::vector<CellCount>& cells) {
+  constexpr int64_t largest = int64_t{1} << 30;
+  LineReader lines(o.file, largest);
+  const size_t before = cells.size();
+  std::string_view line;
+  while (lines.next(line)) {
+    line = trimmed(line);
+    if (line.empty() || line.starts_with('#')) continue;
+    try {
+      cells.push_back(count_cell(space, line, o.network));
+    } catch (const std::invalid_argument& error) {
+      line_error(o.file, lines.number(), fmt::format("a genotype of {}", space.name), error.what(),
+                 "lines that begin with # are passed over");
+    }
+  }
+  if (cells.size() == before) {
+    throw std::runtime_error(fmt::format("{}: no genotype is in it, only empty lines and comments", o.file));
+  }
+}
+
+}  // namespace
+
+CountJobResult run_count(CountJobOptions o, RunContext& /*context*/) {
+  const nas::SearchSpace space = nas::make_space(o.space);
+  if (o.genotypes.empty() && o.file.empty() && o.random == 0) {
+    throw OptionError(fmt::format("count: say which cells by {} or {}, or how many by {}",
+                                  named("arch", "TEXT"), named("file", "FILE"), named("random", "N")));
+  }
+  CountJobOptions defaults;
+  OptionsView(o).mark_changed(OptionsView(defaults));
+  if (o.network.imagenet_stem && !o.given(o.network.classes)) o.network.classes = 1000;
+  if (o.network.imagenet_stem && !o.given(o.image_size)) o.image_size = 224;
+  o.network.height = o.network.width = o.image_size;
+  o.network.completed(space.kind).validate(space.kind);  // so that no line of a file is blamed for an option
+  CountJobResult result;
+  for (const std::string& text : o.genotypes) result.cells.push_back(count_cell(space, text, o.network));
+  if (!o.file.empty()) count_file(space, o, result.cells);
+  // From a stream of its own: these are not the cells that a random search draws under the seed.
+  Random random(named_seed(o.seed, "count"));
+  for (int64_t i = 0; i < o.random; ++i) {
+    const std::string text = nas::genotype_text(nas::random_genotype(space, random));
+    result.cells.push_back(count_cell(space, text, o.network));
+  }
+  result.json = {{"genotypes", Json::array()}};
+  for (const CellCount& c : result.cells) {
+    result.json["genotypes"].push_back(
+        {{"genotype", c.genotype}, {"parameters", c.parameters}, {"multiply_adds", c.multiply_adds}});
+  }
+  return result;
+}
+
+}  // namespace bilevel

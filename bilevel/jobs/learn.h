@@ -1,0 +1,48 @@
+#pragma once
+// The job `learn`: learning across few-shot tasks known by name or made of class folders. On tasks of one's
+// own, call meta::learn() of bilevel/meta/learn.h.
+
+#include <cstdint>
+#include <string>
+
+#include "bilevel/fields/fields.h"
+#include "bilevel/jobs/compute.h"
+#include "bilevel/jobs/job_end.h"
+#include "bilevel/meta/learn.h"
+#include "bilevel/meta/learner.h"
+#include "bilevel/meta/networks.h"
+#include "bilevel/meta/task_data.h"
+#include "bilevel/run/json.h"
+#include "bilevel/run/run_context.h"
+
+namespace bilevel {
+
+// What was neither given nor has another value than it begins with here is as the data and the learner have
+// it.
+struct LearnJobOptions {
+  LearnJobOptions();
+  meta::TaskDataOptions data = {};
+  meta::NetworkOptions network = {};
+  meta::LearnerOptions learner = {};
+  meta::LearnOptions learn = {};
+  ComputeOptions compute = {};
+  Given given = {};
+  static const Fields<LearnJobOptions>& fields();
+};
+
+struct LearnJobResult {
+  LearnJobOptions options = {};  // that were used
+  std::string data = {};         // what was found
+  bool regression = false;
+  int64_t outer_variables = 0, inner_variables = 0;  // across tasks, and of each
+  meta::LearnSummary summary = {};
+  std::string folder = {};  // empty: nothing is kept; its file `model` holds what was learned
+  Json json = {};           // all of it, as summary.json has it
+  JobEnd end = {};
+};
+// Throws OptionError for options that cannot be, RunError for a run that cannot go on.
+LearnJobResult run_learn(LearnJobOptions options, RunContext& context);
+
+std::string score_text(const meta::TaskScore& score, bool regression);
+
+}  // namespace bilevel

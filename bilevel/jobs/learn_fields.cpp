@@ -1,0 +1,172 @@
+// The field table of `learn`.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "bilevel/core/outer.h"
+#include "bilevel/jobs/learn.h"
+
+namespace bilevel {
+namespace {
+
+using LearnJob = LearnJobOptions;
+
+void add_task_fields(Fields<LearnJob>& f) {
+  f.heading("tasks");
+  f.add(
+       "data", [](auto& o) -> auto& { return o.data.data; },
+       fmt::format(
+           "{}; or a folder with a folder of PNG files for each class, perhaps below train, val and test",
+           fmt::join(meta::task_data_names(), ", ")))
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       "data_dir", [](auto& o) -> auto& { return o.data.folder; }, "where sets known by name are")
+      .is(FieldKind::place)
+      .from_environment("BILEVEL_DATA");
+  f.add(
+       "image_size", [](auto& o) -> auto& { return o.data.image_size; },
+       "rescale to this height and width; 0 = the data's")
+      .in(at_least(0, bounds::side));
+  f.add(
+       "ways", [](auto& o) -> auto& { return o.data.shape.ways; }, "N: classes of a task (5)")
+      .in(at_least(2, 10000))
+      .by_rule()
+      .first();
+  f.add(
+       "shots", [](auto& o) -> auto& { return o.data.shape.shots; },
+       "k: training examples of a class (1; fc100 and folders 5; sinusoids 10)")
+      .in(at_least(1, 10000))
+      .by_rule()
+      .first();
+  f.add(
+       "queries", [](auto& o) -> auto& { return o.data.shape.queries; },
+       "validation examples of a class (15)")
+      .in(at_least(1, 10000))
+      .by_rule();
+}
+
+void add_learner_fields(Fields<LearnJob>& f) {
+  f.heading("learner; defaults depend on the data and the learner");
+  f.add(
+       "learner", [](auto& o) -> auto& { return o.learner.name; },
+       fmt::format("{}", fmt::join(meta::learner_names(), ", ")))
+      .one_of(meta::learner_names())
+      .first();
+  f.add(
+       "network", [](auto& o) -> auto& { return o.network.name; }, "omniglot, conv4 or mlp")
+      .by_rule();
+  f.add(
+       "filters", [](auto& o) -> auto& { return o.network.filters; },
+       "of each convolution, or units of mlp's dense layers")
+      .in(at_least(1, bounds::side))
+      .by_rule();
+  f.add(
+       "inner_steps", [](auto& o) -> auto& { return o.learner.inner_steps; },
+       "T: steps with which a task is learned")
+      .in(at_least(0, bounds::within_step))
+      .by_rule()
+      .first();
+  f.add(
+       "growth", [](auto& o) -> auto& { return o.learner.growth; },
+       "c: T grows as c (k+1)^(1/4) with the iterations (AID-BiO increasing); 0 = T as given")
+      .in(at_least(0, bounds::within_step))
+      .by_rule();
+  f.add(
+       "inner_rate", [](auto& o) -> auto& { return o.learner.inner_rate; },
+       "of these steps; hyper-representation learns it from here")
+      .in(above(0))
+      .by_rule()
+      .first();
+  f.add(
+       "terms", [](auto& o) -> auto& { return o.learner.terms; }, "CG steps of aid and imaml, at most")
+      .in(at_least(0, bounds::within_step))
+      .by_rule();
+  f.add(
+       "tolerance", [](auto& o) -> auto& { return o.learner.tolerance; },
+       "relative residual at which a task's CG ends; 0 = all the steps")
+      .in(at_least(0))
+      .by_rule();
+  f.add(
+       "curvature", [](auto& o) -> auto& { return o.learner.curvature; },
+       "of CG: hessian, or gauss-newton (imaml)")
+      .one_of({"hessian", "gauss-newton"})
+      .by_rule();
+  f.add(
+       "truncate", [](auto& o) -> auto& { return o.learner.truncate; },
+       "K: go back through the last K steps, of itd and hyper-representation; 0 = all")
+      .in(at_least(0, bounds::within_step))
+      .by_rule();
+  f.add(
+       "ridge", [](auto& o) -> auto& { return o.learner.ridge; }, "of the heads of aid and itd")
+      .in(at_least(0))
+      .by_rule();
+  f.add(
+       "proximal", [](auto& o) -> auto& { return o.learner.proximal; },
+       "lambda of imaml's lambda/2 |w - x|^2")
+      .in(above(0))
+      .by_rule();
+  f.add(
+       "centre_weight", [](auto& o) -> auto& { return o.learner.centre_weight; },
+       "where hyper-representation's rho begin")
+      .in(above(0))
+      .by_rule();
+}
+
+void add_learning_fields(Fields<LearnJob>& f) {
+  f.heading("learning");
+  f.add(
+       "iterations", [](auto& o) -> auto& { return o.learn.iterations; }, "outer steps")
+      .in(at_least(0, bounds::endless))
+      .by_rule()
+      .first();
+  f.add(
+       "meta_batch", [](auto& o) -> auto& { return o.learn.meta_batch; }, "tasks of an iteration")
+      .in(at_least(1, bounds::width))
+      .by_rule()
+      .first();
+  f.add(
+       "outer", [](auto& o) -> auto& { return o.learn.outer.optimizer; }, "adam or sgd")
+      .one_of(outer_optimizer_names())
+      .by_rule();
+  f.add(
+       "outer_rate", [](auto& o) -> auto& { return o.learn.outer.rate; }, "of the outer optimiser")
+      .in(above(0))
+      .by_rule();
+  f.add(
+       "records", [](auto& o) -> auto& { return o.learn.records; },
+       "about how often validation tasks are looked at")
+      .in(at_least(0, bounds::within_step))
+      .by_rule();
+  f.add(
+       "valid_tasks", [](auto& o) -> auto& { return o.learn.valid_tasks; }, "how many, always the same")
+      .in(at_least(1, bounds::endless))
+      .by_rule();
+  f.add(
+       "test_tasks", [](auto& o) -> auto& { return o.learn.test_tasks; },
+       "M: tasks of test classes at the end")
+      .in(at_least(1, bounds::endless))
+      .by_rule();
+  f.add(
+       "seed", [](auto& o) -> auto& { return o.data.seed; }, "of the tasks, of x, and of omniglot's parts")
+      .first();
+}
+
+}  // namespace
+
+LearnJobOptions::LearnJobOptions() { compute.dtype = "float"; }
+
+const Fields<LearnJobOptions>& LearnJobOptions::fields() {
+  static const Fields<LearnJob> table = [] {
+    Fields<LearnJob> f;
+    add_task_fields(f);
+    add_learner_fields(f);
+    add_learning_fields(f);
+    f.include(
+        [](LearnJob & o) -> auto& { return o.compute; }, ComputeOptions::fields());
+    return f;
+  }();
+  return table;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,149 @@
+#include "bilevel/jobs/query.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string_view>
+
+#include "bilevel/data/file_error.h"
+#include "bilevel/data/line_reader.h"
+#include "bilevel/fields/option_text.h"
+#include "bilevel/fields/options_view.h"
+#include "bilevel/nas/genotype.h"
+
+namespace bilevel {
+
+const Fields<QueryJobOptions>& QueryJobOptions::fields() {
+  static const Fields<QueryJobOptions> table = [] {
+    Fields<QueryJobOptions> f;
+    f.add(
+         "benchmark", [](auto& o) -> auto& { return o.benchmark; },
+         "CSV of NAS-Bench-201 or NAS-Bench-101, plain, .gz or .xz; the header tells which")
+        .required()
+        .first();
+    f.add(
+         "arch", [](auto& o) -> auto& { return o.genotypes; },
+         "genotype, as text or JSON; may be given many times")
+        .repeated()
+        .first();
+    f.add(
+         "file", [](auto& o) -> auto& { return o.file; }, "file of genotypes, one per line")
+        .first();
+    f.add(
+         "space", [](auto& o) -> auto& { return o.space; },
+         "search space of the genotypes; nasbench201 or nasbench1shot1-3 by default")
+        .first();
+    f.add(
+         "hash", [](auto& o) -> auto& { return o.hashes; },
+         "graph hash of NAS-Bench-101; may be given many times")
+        .repeated();
+    f.add(
+         "best", [](auto& o) -> auto& { return o.best; }, "the N best cells of the table")
+        .in(at_least(1, bounds::width))
+        .by_rule()
+        .first();
+    f.add(
+         "by", [](auto& o) -> auto& { return o.by; },
+         "accuracy column of the best; the table's last by default")
+        .first();
+    f.add(
+        "allow_missing", [](auto& o) -> auto& { return o.allow_missing; },
+        "take a NAS-Bench-201 table that lacks cells");
+    return f;
+  }();
+  return table;
+}
+
+namespace {
+
+void require_question(const QueryJobOptions& o) {
+  const bool says_which = !o.genotypes.empty() || !o.file.empty() || !o.hashes.empty();
+  if (o.best > 0 && says_which) {
+    throw OptionError(fmt::format("{}: must be at least 1, and stands without {}, {} and {}",
+                                  named("best", word_of(o.best)), named("arch"), named("file"),
+                                  named("hash")));
+  }
+  if (!o.by.empty() && o.best < 1) {
+    throw OptionError(fmt::format("{}: says what {} is of", named("by"), named("best", "N")));
+  }
+  if (!says_which && o.best < 1) {
+    throw OptionError(fmt::format("query: say which cells by {}, {}, {} or {}", named("arch"), named("file"),
+                                  named("hash"), named("best", "N")));
+  }
+}
+
+void query_file(const nas::Benchmark& benchmark, const nas::SearchSpace& space, const std::string& path,
+                std::vector<nas::BenchmarkEntry>& entries) {
+  constexpr int64_t largest = int64_t{1} << 30;
+  LineReader lines(path, largest);
+  std::string_view line;
+  while (lines.next(line)) {
+    line = trimmed(line);
+    if (line.empty() || line.starts_with('#')) continue;
+    try {
+      entries.push_back(benchmark.query(space, nas::parse_genotype(space, line)));
+    } catch (const std::invalid_argument& error) {
+      line_error(path, lines.number(), "a genotype", error.what(), "lines that begin with # are passed over");
+    }
+  }
+}
+
+std::vector<nas::BenchmarkEntry> collect_entries(const QueryJobOptions& o, const nas::Benchmark& benchmark,
+                                                 const nas::SearchSpace& space) {
+  if (o.best > 0) return benchmark.ranking(o.by.empty() ? benchmark.accuracy_columns().back() : o.by, o.best);
+  std::vector<nas::BenchmarkEntry> entries;
+  for (const std::string& text : o.genotypes) {
+    entries.push_back(benchmark.query(space, nas::parse_genotype(space, text)));
+  }
+  if (!o.file.empty()) query_file(benchmark, space, o.file, entries);
+  for (const std::string& hash : o.hashes) entries.push_back(benchmark.query_hash(hash));
+  if (entries.empty()) {
+    throw OptionError(fmt::format("{}: it holds no genotype, only empty lines", named("file", o.file)));
+  }
+  return entries;
+}
+
+Json columns_json(const nas::BenchmarkValues& values) {
+  Json out = Json::object();
+  for (const auto& [column, value] : values) {
+    out[column] = column == "params" ? Json(static_cast<int64_t>(value)) : number(value);
+  }
+  return out;
+}
+
+Json entry_json(const nas::BenchmarkEntry& entry) {
+  Json out = Json::object();
+  if (!entry.genotype.empty()) out["genotype"] = entry.genotype;
+  if (!entry.hash.empty()) {
+    out["hash"] = entry.hash;
+    out["graph"] = entry.graph;
+  }
+  out.update(columns_json(entry.values));
+  out["regret"] = columns_json(entry.regret);
+  return out;
+}
+
+}  // namespace
+
+QueryJobResult run_query(QueryJobOptions o, RunContext& /*context*/) {
+  OptionsView(o).require_all();
+  require_question(o);
+  // A wrong name is found before a table is read.
+  if (!o.space.empty()) (void)nas::make_space(o.space);
+  const nas::Benchmark benchmark = nas::Benchmark::load(o.benchmark, {.allow_missing = o.allow_missing});
+  const nas::SearchSpace space = nas::make_space(o.space.empty() ? benchmark.default_space() : o.space);
+  QueryJobResult result{.entries = collect_entries(o, benchmark, space)};
+  Json rows = Json::array();
+  for (const nas::BenchmarkEntry& entry : result.entries) {
+    rows.push_back(entry_json(entry));
+    for (const auto& [column, regret] : entry.regret) result.optima[column] = benchmark.optimum(column);
+  }
+  result.json = {{"benchmark", benchmark.name()},
+                 {"file", o.benchmark},
+                 {"space", space.name},
+                 {"cells", benchmark.size()},
+                 {"results", std::move(rows)}};
+  return result;
+}
+
+}  // namespace bilevel

@@ -1,0 +1,48 @@
+#pragma once
+// The job `train`: a cell's network, trained from scratch and tested. On tensors of one's own, call
+// nas::Training of bilevel/nas/train.h.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bilevel/data/image_data.h"
+#include "bilevel/fields/fields.h"
+#include "bilevel/jobs/compute.h"
+#include "bilevel/jobs/job_end.h"
+#include "bilevel/nas/train.h"
+#include "bilevel/run/json.h"
+#include "bilevel/run/run_context.h"
+
+namespace bilevel {
+
+struct TrainJobOptions {
+  TrainJobOptions();
+  std::string space = "nasbench201";
+  std::string genotype = {};       // the cell, as text or JSON
+  std::string genotype_file = {};  // or a file that holds it
+  int64_t channels = 0, cells = 0;
+  bool imagenet = false;
+  ImageDataOptions data = {};
+  int64_t train_size = 0;  // 0 = all
+  // What was neither given nor has another value than it begins with here is as in the space's recipe.
+  nas::TrainOptions train = {};
+  ComputeOptions compute = {};
+  Given given = {};
+  static const Fields<TrainJobOptions>& fields();
+};
+
+struct TrainJobResult {
+  std::string genotype = {}, data = {};
+  int64_t parameters = 0, multiply_adds = 0, train_images = 0, test_images = 0;
+  nas::TrainState state = {};
+  double seconds = 0;
+  std::string folder = {};              // empty: nothing is kept
+  std::vector<std::string> files = {};  // in it
+  Json json = {};                       // all of it, as summary.json has it
+  JobEnd end = {};
+};
+// Throws OptionError for options that cannot be, RunError for a run that cannot go on.
+TrainJobResult run_train(TrainJobOptions options, RunContext& context);
+
+}  // namespace bilevel

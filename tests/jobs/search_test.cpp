@@ -1,0 +1,194 @@
+// A search as a C++ program calls it: images in memory, with a folder and without, interrupted and resumed;
+// and how what was given falls together with the defaults of the space and the method.
+
+#include "bilevel/jobs/search.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/search_setup.h"
+#include "tests/temporary_folder.h"
+
+namespace bilevel {
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Noise, brighter on the left half in one class and on the right half in the other.
+ImageData two_classes(int64_t count) {
+  const at::Generator seed = at::detail::createCPUGenerator(3);
+  ImageData images;
+  images.classes = 2;
+  images.train_labels = at::arange(count, at::kLong) % 2;
+  at::Tensor pixels = at::randint(0, 200, {count, 1, 8, 8}, seed, at::kLong);
+  for (int64_t i = 0; i < count; ++i) pixels[i].narrow(2, i % 2 == 0 ? 0 : 4, 4).add_(40);
+  images.train_images = pixels.to(at::kByte);
+  measure_channels(images.train_images, images.mean, images.std);
+  return images;
+}
+
+SearchJobOptions small_search(const std::string& method) {
+  SearchJobOptions o;
+  o.network.channels = 2;
+  o.network.cells = 1;
+  o.augment.crop_padding = 1;
+  o.search.method = method;
+  o.search.epochs = 2;
+  o.search.batch = 8;
+  o.search.eigenvalue_products = 0;
+  o.search.seed = 4;
+  o.compute.threads = 1;
+  return o;
+}
+
+std::vector<double> alpha_of(const SearchJobResult& result) {
+  return result.json.at("alpha").get<std::vector<double>>();
+}
+
+TEST(SearchJob, InMemoryItKeepsNothingAndSaysNothingAndFindsWhatARunInAFolderFinds) {
+  const ImageData images = two_classes(48);
+  RunContext in_memory;
+  const SearchJobResult result = run_search_on(images, small_search("darts"), in_memory);
+  EXPECT_EQ(result.end.status, RunStatus::finished);
+  EXPECT_EQ(result.folder, "");
+  EXPECT_TRUE(result.files.empty());
+  EXPECT_FALSE(result.json.contains("folder"));
+  ASSERT_EQ(result.summary.history.size(), 2U);
+  EXPECT_EQ(result.search.batch, 8);
+  EXPECT_EQ(result.search.inner.rate, 0.025) << "the published rate, which was not given";
+  EXPECT_EQ(result.search.guard.name, nas::default_guard);
+
+  const TemporaryFolder folder;
+  RunContext kept({.keep = true, .out = folder / "run"}, {});
+  const SearchJobResult same = run_search_on(images, small_search("darts"), kept);
+  EXPECT_EQ(alpha_of(same), alpha_of(result));
+  EXPECT_EQ(same.folder, folder / "run");
+  for (const std::string& file : same.files) EXPECT_TRUE(std::filesystem::exists(same.folder + "/" + file));
+  const StoredRun stored = read_stored_run(same.folder);
+  EXPECT_EQ(stored.job, "search");
+  // What was set is stored as given, what was found as effective.
+  std::set<std::string> given, effective;
+  for (const auto& [name, words] : stored.given) given.insert(name);
+  for (const auto& [name, words] : stored.effective) effective.insert(name);
+  EXPECT_THAT(given, ElementsAre("batch", "cells", "channels", "crop_padding", "eigenvalue_products",
+                                 "epochs", "method", "seed", "threads"));
+  EXPECT_TRUE(effective.count("inner_rate"));
+  EXPECT_TRUE(effective.count("guard"));
+}
+
+TEST(SearchJob, InterruptedAndResumedItEndsInTheSameBits) {
+  const ImageData images = two_classes(48);
+  for (const char* method : {"idarts", "random-sharing"}) {
+    SearchJobOptions options = small_search(method);
+    options.search.inner.steps = 1;
+    if (options.search.method == "random-sharing") options.search.samples = 2;
+    RunContext whole;
+    const SearchJobResult expected = run_search_on(images, options, whole);
+    const TemporaryFolder folder;
+    int asked = 0;
+    {
+      RunContext stopped({.keep = true, .out = folder / "run"},
+                         {.interrupted = [&] { return ++asked == 4; }});  // in the second epoch
+      EXPECT_EQ(run_search_on(images, options, stopped).end.status, RunStatus::interrupted);
+    }
+    {
+      RunContext other({.keep = true, .resume = folder / "run"}, {});
+      EXPECT_THROW(run_search_on(two_classes(56), options, other), RunError);
+    }
+    RunContext resumed({.keep = true, .resume = folder / "run"}, {});
+    const SearchJobResult result = run_search_on(images, options, resumed);
+    EXPECT_EQ(result.end.status, RunStatus::finished);
+    EXPECT_EQ(alpha_of(result), alpha_of(expected)) << method;
+    EXPECT_EQ(result.json.at("genotype"), expected.json.at("genotype")) << method;
+  }
+}
+
+TEST(SearchJob, WhatWasGivenComesBeforeTheDefaultsOfSpaceAndMethod) {
+  const nas::SearchSpace space = nas::make_space("nasbench201");
+  SearchJobOptions o;
+  o.search.method = "truncated";
+  o.given.set(o.search.inner.steps, 3);
+  o.given.set(o.search.inner.rate, 0.0005);
+  o.given.set(o.search.guard.name, "smoothing");
+  complete_search(o, space, false);
+  EXPECT_EQ(o.search.epochs, 30) << "of truncated in this space";
+  EXPECT_EQ(o.search.hypergradient.truncate, 3) << "all of the steps";
+  EXPECT_EQ(o.search.final_rate, 0.0005) << "not above the rate that it begins at";
+  EXPECT_EQ(o.search.guard.strength, nas::find_guard("smoothing").strength);
+  EXPECT_EQ(o.mixed, "difference");
+
+  SearchJobOptions exact;
+  exact.given.set(exact.mixed, "exact");
+  exact.given.set(exact.series_rate, "0.25");
+  exact.given.set(exact.search.method, "idarts");
+  complete_search(exact, space, false);
+  EXPECT_FALSE(exact.search.hypergradient.curvature.difference_mixed);
+  EXPECT_EQ(exact.search.hypergradient.series_rate, 0.25);
+  EXPECT_FALSE(exact.search.series_rate_auto);
+}
+
+TEST(SearchJob, WhatAMethodDoesNotReadIsRefusedByName) {
+  const auto refusal = [](const std::string& method, const std::string& field, const std::string& word) {
+    SearchJobOptions o;
+    o.search.method = method;
+    OptionsView view(o);
+    view.give(view.at(field), {word});
+    try {
+      complete_search(o, nas::make_space("nasbench201"), false);
+    } catch (const OptionError& error) {
+      return flag_text(error.marked());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal("darts", "terms", "3"),
+            "--terms 3 changes nothing for --method darts: it is of idarts, cg; leave it out");
+  EXPECT_EQ(refusal("idarts", "terms", "3"), "");
+  EXPECT_EQ(
+      refusal("gdas", "mixed", "exact"),
+      "--mixed exact changes nothing for --method gdas: it is of idarts, darts, truncated, cg; leave it "
+      "out");
+  EXPECT_EQ(refusal("darts", "momentum", "0.5"), "");
+  EXPECT_EQ(refusal("darts", "stop_ratio", "0.5"),
+            "--stop-ratio 0.5 changes nothing without --stop eigenvalue; leave it out, or give that too");
+}
+
+TEST(SearchJob, EveryOptionThatAMethodReadsIsAField) {
+  std::set<std::string> names;
+  for (const Field& field : SearchJobOptions::fields().rows()) names.insert(field.name);
+  for (const nas::SearchMethod& method : nas::search_methods()) {
+    for (const std::string& read : method.reads)
+      EXPECT_TRUE(names.count(read)) << method.name << ": " << read;
+  }
+}
+
+// Runs of earlier versions had idarts as their method and knew no guard.
+TEST(SearchJob, ARunOfAnEarlierVersionKeepsItsMethodAndHasNoGuard) {
+  const StoredRun earlier{.job = "search", .given = {}, .effective = {{"method", {"idarts"}}}, .notes = {}};
+  SearchJobOptions o;
+  keep_earlier_defaults(o, earlier);
+  complete_search(o, nas::make_space("nasbench201"), false);
+  EXPECT_EQ(o.search.method, "idarts");
+  EXPECT_FALSE(o.search.guard.on());
+  EXPECT_EQ(o.search.guard.strength, 0);
+
+  const StoredRun now{.job = "search",
+                      .given = {},
+                      .effective = {{"method", {"darts-first-order"}}, {"guard", {"beta-decay"}}},
+                      .notes = {}};
+  SearchJobOptions today;
+  keep_earlier_defaults(today, now);
+  complete_search(today, nas::make_space("nasbench201"), false);
+  EXPECT_EQ(today.search.guard.name, "beta-decay");
+}
+
+}  // namespace
+}  // namespace bilevel
