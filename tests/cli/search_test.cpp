@@ -201,8 +201,8 @@ TEST_F(SearchTest, AnEarlierRunGoesOnAsItBegan) {
   ASSERT_TRUE(WIFEXITED(status));
   ASSERT_EQ(WEXITSTATUS(status), 130) << "too late to stop it: " << read_text(folder_ / "err");
   json config = json::parse(read_text(run + "/config.json"));
-  for (const char* name : {"--guard", "--method"}) config["options"].erase(name);
-  for (const char* name : {"--guard", "--guard-strength"}) config["effective"].erase(name);
+  for (const char* name : {"guard", "method"}) config["options"].erase(name);
+  for (const char* name : {"guard", "guard_strength"}) config["effective"].erase(name);
   put(run + "/config.json", config.dump());
   const json gone_on = resumed(run);
   EXPECT_EQ(gone_on.at("guard"), "none");
