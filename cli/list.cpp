@@ -8,8 +8,8 @@
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/core/inner.h"
 #include "bilevel/hypergradients/registry.h"
+#include "bilevel/jobs/problem_choice.h"
 #include "cli/commands.h"
-#include "cli/problem_options.h"
 
 namespace bilevel::cli {
 namespace {

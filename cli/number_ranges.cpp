@@ -64,7 +64,6 @@ const std::vector<Range>& ranges() {
       {"--linear-rate", 0, any},
       {"--growth", 0, within_step},
       {"--accuracy", 0, 1, true, true},
-      {"--calls", 1, endless},
       // single algorithms
       {"--strong-convexity", 0, any},
       {"--hessian-batch", 0, examples},

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -12,7 +13,10 @@
 
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/check.h"
 #include "bilevel/jobs/clean.h"
+#include "bilevel/jobs/compare.h"
+#include "bilevel/jobs/diagnose.h"
 #include "bilevel/jobs/interact.h"
 #include "bilevel/jobs/solve.h"
 #include "bilevel/jobs/tune.h"
@@ -70,7 +74,10 @@ void expect_round_trip(const std::string& job) {
       view.give(field, another_value(view, field));
     } catch (const OptionError& error) {
       // Words of a type of its own.
-      view.give(field, {"cosine"});
+      const std::map<std::string, std::string> words = {
+          {"sweep", "K=1..3"}, {"series_rate", "auto"}, {"seeds", "0,3-5"}};
+      const auto own = words.find(field.name);
+      view.give(field, {own == words.end() ? "cosine" : own->second});
     }
     EXPECT_TRUE(view.is_given(field));
   }
@@ -107,6 +114,9 @@ TEST(FieldTables, OptionsToJsonToOptions) {
   expect_round_trip<CleanJobOptions>("clean");
   expect_round_trip<TuneJobOptions>("tune");
   expect_round_trip<InteractJobOptions>("interact");
+  expect_round_trip<CheckJobOptions>("check");
+  expect_round_trip<CompareJobOptions>("compare");
+  expect_round_trip<DiagnoseJobOptions>("diagnose");
 }
 
 TEST(FieldTables, UnknownAndOutOfBoundValuesAreRefusedByName) {
@@ -114,6 +124,9 @@ TEST(FieldTables, UnknownAndOutOfBoundValuesAreRefusedByName) {
   expect_refusals_by_name<CleanJobOptions>("clean");
   expect_refusals_by_name<TuneJobOptions>("tune");
   expect_refusals_by_name<InteractJobOptions>("interact");
+  expect_refusals_by_name<CheckJobOptions>("check");
+  expect_refusals_by_name<CompareJobOptions>("compare");
+  expect_refusals_by_name<DiagnoseJobOptions>("diagnose");
 }
 
 }  // namespace
