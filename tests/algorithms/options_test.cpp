@@ -163,7 +163,7 @@ bool changes_or_is_refused(Unchanged& unchanged, Option option) {
   change(option, changed);
   const bool changes = !same_bits(unchanged.result(problem), result_of(changed, problem));
   const std::string said = refusal(job, option);
-  const std::string name = fmt::format("--{}", name_of(option));
+  const std::string name = field_of(option);
   if (changes) {
     EXPECT_EQ(said, "accepted") << job.algorithm << " " << name << " (" << job.settings.method << ")";
   } else {
@@ -246,17 +246,16 @@ TEST(EveryOption, IsRefusedWithWhatWouldReadIt) {
     return refusal({.algorithm = algorithm, .settings = s, .batches = {}}, option);
   };
   EXPECT_EQ(said("itd", Option::truncate),
-            "--truncate changes nothing for itd: it is of double-loop, krmd; leave it out");
-  EXPECT_EQ(
-      said("aid-cg", Option::inner_momentum),
-      "--inner-momentum changes nothing for aid-cg: it is of --inner-optimizer heavy-ball and nesterov, "
-      "not of gd; leave it out");
+            "truncate changes nothing for itd: it is of double-loop, krmd; leave it out");
+  EXPECT_EQ(said("aid-cg", Option::inner_momentum),
+            "inner_momentum changes nothing for aid-cg: it is of inner_optimizer = heavy-ball and nesterov, "
+            "not of gd; leave it out");
   s.method = "reverse";
   EXPECT_EQ(said("double-loop", Option::damping),
-            "--damping changes nothing for double-loop: --method reverse does not read it; leave it out");
+            "damping changes nothing for double-loop: method = reverse does not read it; leave it out");
   s.growth = 2;
   EXPECT_EQ(said("aid-increasing", Option::inner_steps),
-            "--inner-steps changes nothing for aid-increasing: --growth sets T here; leave it out");
+            "inner_steps changes nothing for aid-increasing: growth sets T here; leave it out");
 }
 
 }  // namespace
