@@ -191,15 +191,13 @@ RunContext::Listener listener_of(Progress& progress, StepLine& steps, const Comm
           .interrupted = [] { return stop_requested(); }};
 }
 
-// Returns what is to be said of the folder.
-std::string show(const Shown& shown, const ProcessOptions& process) {
+void show(const Shown& shown, const ProcessOptions& process) {
   if (process.json) {
     // Names of files and folders may hold bytes that are no UTF-8.
     fmt::print("{}\n", shown.json.dump(-1, ' ', false, Json::error_handler_t::replace));
   } else if (shown.print_text) {
-    return shown.print_text();
+    shown.print_text();
   }
-  return "";
 }
 
 int exit_code_of(const JobEnd& end, const std::string& job, const std::string& folder) {
@@ -231,10 +229,10 @@ int run_in_context(const std::string& job, OptionsView options, ProcessOptions& 
       std::move(listener));
   const Shown shown = work(context);
   progress.clear();
-  const std::string files = show(shown, process);
+  show(shown, process);
   if (!process.json && shown.end.status != RunStatus::interrupted) {
     if (shown.files.empty()) {
-      fmt::print("the run is in {}{}\n", context.folder_name(), files);
+      fmt::print("the run is in {}\n", context.folder_name());
     } else {
       fmt::print("written to {}: {}, summary.json\n", context.folder_name(), fmt::join(shown.files, ", "));
     }

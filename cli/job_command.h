@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -28,33 +27,9 @@ struct CommandText {
 struct Shown {
   JobEnd end = {};
   nlohmann::ordered_json json = {};
-  std::function<std::string()> print_text = {};  // returns what is in the folder, to be said with its name
-  std::vector<std::string> files = {};           // of the folder, to be named behind the text
+  std::function<void()> print_text = {};
+  std::vector<std::string> files = {};  // of the folder, to be named behind the text
 };
-template <typename Result>
-std::vector<std::string> files_of(const Result& result) {
-  if constexpr (requires { result.files; }) return result.files;
-  return {};
-}
-
-template <typename Result, typename Print>
-Shown shown(Result result, Print print) {
-  const auto kept = std::make_shared<Result>(std::move(result));
-  JobEnd end;
-  if constexpr (requires { kept->end; }) end = kept->end;
-  return {.end = std::move(end),
-          .json = kept->json,
-          .print_text = [=]() -> std::string {
-            if constexpr (std::is_void_v<decltype(print(*kept))>) {
-              print(*kept);
-              return "";
-            } else {
-              return print(*kept);
-            }
-          },
-          .files = files_of(*kept)};
-}
-
 int run_in_context(const std::string& job, OptionsView options, ProcessOptions& process,
                    const std::function<Shown(RunContext& context)>& work);
 // For jobs that keep no run.
@@ -63,8 +38,14 @@ int run_without_folder(const ProcessOptions& process, const std::function<Shown(
 int run_with_files(const ProcessOptions& process, const std::string& files,
                    const std::function<Shown(RunContext& context)>& work);
 
+template <typename Result>
+std::vector<std::string> files_of(const Result& result) {
+  if constexpr (requires { result.files; }) return result.files;
+  return {};
+}
+
 // A command that keeps a run. `run(options, context)` gives a result with `end` and `json`, which
-// `print(result)` shows as text; what that returns, if anything, is said of the folder.
+// `print(result)` shows as text.
 template <typename Options, typename Run, typename Print>
 void add_job(CLI::App& app, int& exit_code, const CommandText& text, Run run, Print print) {
   const auto options = std::make_shared<Options>();
@@ -75,8 +56,13 @@ void add_job(CLI::App& app, int& exit_code, const CommandText& text, Run run, Pr
   add_flags(*command, OptionsView(*options), *help);
   add_flags(*command, OptionsView(*process), *help);
   command->callback([=, &exit_code, name = text.name] {
-    exit_code = run_in_context(name, OptionsView(*options), *process,
-                               [&](RunContext& context) { return shown(run(*options, context), print); });
+    exit_code = run_in_context(name, OptionsView(*options), *process, [&](RunContext& context) {
+      const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
+      return Shown{.end = result->end,
+                   .json = result->json,
+                   .print_text = [=] { print(*result); },
+                   .files = files_of(*result)};
+    });
   });
 }
 
@@ -91,8 +77,12 @@ void add_question(CLI::App& app, int& exit_code, const CommandText& text, Run ru
   add_flags(*command, OptionsView(*options), *help);
   add_flags(*command, OptionsView(*output), *help);
   command->callback([=, &exit_code] {
-    exit_code = run_without_folder(output->process,
-                                   [&](RunContext& context) { return shown(run(*options, context), print); });
+    exit_code = run_without_folder(output->process, [&](RunContext& context) {
+      const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
+      Shown shown{.json = result->json, .print_text = [=] { print(*result); }};
+      if constexpr (requires { result->end; }) shown.end = result->end;
+      return shown;
+    });
   });
 }
 
@@ -110,8 +100,10 @@ void add_kept_question(CLI::App& app, int& exit_code, const CommandText& text, c
   command->get_option("--out")->description("folder for " + files + "; runs/" + text.name +
                                             "-DATE-SEED by default");
   command->callback([=, &exit_code] {
-    exit_code = run_with_files(kept->process, files,
-                               [&](RunContext& context) { return shown(run(*options, context), print); });
+    exit_code = run_with_files(kept->process, files, [&](RunContext& context) {
+      const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
+      return Shown{.end = result->end, .json = result->json, .print_text = [=] { print(*result); }};
+    });
   });
 }
 

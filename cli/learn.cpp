@@ -13,8 +13,7 @@
 namespace bilevel::cli {
 namespace {
 
-// Returns what is in the folder.
-std::string print_learn(const LearnJobResult& result) {
+void print_learn(const LearnJobResult& result) {
   const LearnJobOptions& o = result.options;
   fmt::print("{}\n{} with network {} ({}): {} numbers learned across tasks, {} for each task\n", result.data,
              o.learner.name, o.network.name, o.network.filters, result.outer_variables,
@@ -39,7 +38,6 @@ std::string print_learn(const LearnJobResult& result) {
              state.algorithm.iteration, state.seconds, state.counts.inner_gradient,
              state.counts.outer_gradient, state.counts.hessian, state.counts.cross);
   fmt::print("linear solves: {}\n", statuses_text(state.statuses));
-  return result.end.status == RunStatus::failed ? "" : ", what was learned in its file model";
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include "bilevel/jobs/search.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 #include <string>
@@ -36,8 +35,7 @@ void print_history(const SearchJobResult& result) {
   }
 }
 
-// Returns what is in the folder.
-std::string print_search(const SearchJobResult& result) {
+void print_search(const SearchJobResult& result) {
   const nas::SearchSummary& s = result.summary;
   print_history(result);
   fmt::print("\n{}{}", nas::name_of(s.end), s.reason.empty() ? "" : ": " + s.reason);
@@ -63,7 +61,6 @@ std::string print_search(const SearchJobResult& result) {
   if (!s.statuses.empty()) fmt::print("linear solves: {}\n", statuses_text(s.statuses));
   fmt::print("{} gradients of g, {} of f, {} Hessian and {} cross products, {:.1f} s\n",
              s.counts.inner_gradient, s.counts.outer_gradient, s.counts.hessian, s.counts.cross, s.seconds);
-  return result.files.empty() ? "" : fmt::format(": {}", fmt::join(result.files, ", "));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include "bilevel/jobs/train.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <string>
 
@@ -13,8 +12,7 @@
 namespace bilevel::cli {
 namespace {
 
-// Returns what is in the folder.
-std::string print_train(const TrainJobResult& result) {
+void print_train(const TrainJobResult& result) {
   fmt::print("{}\n{} parameters, {} multiply-adds; {} training and {} test images of {}\n\n", result.genotype,
              result.parameters, result.multiply_adds, result.train_images, result.test_images, result.data);
   fmt::print("{:>6}{:>11}{:>12}{:>10}{:>10}{:>10}\n", "epoch", "rate", "loss", "train %", "test %",
@@ -27,7 +25,6 @@ std::string print_train(const TrainJobResult& result) {
     fmt::print("\ntest accuracy {:.2f} % after {} epochs, {:.1f} s\n",
                result.state.history.back().test_accuracy, result.state.epoch(), result.seconds);
   }
-  return result.files.empty() ? "" : fmt::format(": {}", fmt::join(result.files, ", "));
 }
 
 }  // namespace

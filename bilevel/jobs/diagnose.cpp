@@ -225,7 +225,7 @@ DiagnoseJobResult run_diagnose(DiagnoseJobOptions o, RunContext& context) {
   if (owner == "search") {
     refuse_problem(view, o.at, owner);
     const double accuracy = o.given(d.accuracy) ? d.accuracy : 0.1;
-    result.search = diagnose_search_run(read_stored_run(o.at), o.at, accuracy, context);
+    result.search = diagnose_search_run(read_stored_run(o.at), accuracy, context);
     result.json = search_diagnosis_json(*result.search);
     return result;
   }

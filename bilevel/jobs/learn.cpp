@@ -233,6 +233,7 @@ LearnJobResult run_learn(LearnJobOptions o, RunContext& context) {
                                                           .scale = data.scale,
                                                           .iterations = learned.iteration,
                                                           .x = learned.x});
+        result.files = {"model", "checkpoint", "metrics.jsonl"};
       });
     }
     context.end(result.end.status, result.end.message, result.json);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "bilevel/fields/fields.h"
 #include "bilevel/jobs/compute.h"
@@ -36,8 +37,9 @@ struct LearnJobResult {
   bool regression = false;
   int64_t outer_variables = 0, inner_variables = 0;  // across tasks, and of each
   meta::LearnSummary summary = {};
-  std::string folder = {};  // empty: nothing is kept; its file `model` holds what was learned
-  Json json = {};           // all of it, as summary.json has it
+  std::string folder = {};              // empty: nothing is kept
+  std::vector<std::string> files = {};  // in it, beside summary.json: `model` holds what was learned
+  Json json = {};                       // all of it, as summary.json has it
   JobEnd end = {};
 };
 // Throws OptionError for options that cannot be, RunError for a run that cannot go on.

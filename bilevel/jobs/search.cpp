@@ -186,7 +186,7 @@ Json search_json(const SearchJobResult& r, const std::string& data, const Json& 
 void write_genotype(RunFolder& folder, const nas::Genotype& genotype, std::vector<std::string>& files) {
   write_file(folder.file("genotype.txt"), nas::genotype_text(genotype) + "\n");
   write_file(folder.file("genotype.json"), nas::genotype_json(genotype) + "\n");
-  files = {"genotype.txt", "genotype.json", "metrics.jsonl", "summary.json"};
+  files = {"genotype.txt", "genotype.json", "metrics.jsonl"};
   if (!can_draw()) return;
   write_file(folder.file("cell.svg"), picture_of(nas::genotype_dot(genotype), "svg"));
   files.emplace_back("cell.svg");
@@ -245,8 +245,7 @@ SearchJobResult run_search_on(const ImageData& images, SearchJobOptions options,
   return run_on(&images, std::move(options), context);
 }
 
-nas::SearchDiagnosis diagnose_search_run(const StoredRun& run, const std::string& folder, double accuracy,
-                                         RunContext& context) {
+nas::SearchDiagnosis diagnose_search_run(const StoredRun& run, double accuracy, RunContext& context) {
   SearchJobOptions o;
   give_rest(OptionsView(o), run.given);
   for (const auto& [name, note] : run.notes.items()) context.note(name, note);
@@ -254,9 +253,9 @@ nas::SearchDiagnosis diagnose_search_run(const StoredRun& run, const std::string
   const SearchSetup setup = set_up_search(o, nullptr, context);
   if (setup.random) {
     throw OptionError(fmt::format("{}: {} trains single cells, there is no bilevel problem",
-                                  named("at", folder), named("method", "random")));
+                                  named("at", run.folder), named("method", "random")));
   }
-  const Checkpoint checkpoint = load_checkpoint(folder + "/checkpoint");
+  const Checkpoint checkpoint = load_checkpoint(run.folder + "/checkpoint");
   const AlgorithmState at = nas::search_state(checkpoint, setup.space, setup.tensors.device()).algorithm;
   return nas::diagnose_search(*setup.problem, o.search, accuracy, at.inner.w, at.x);
 }

@@ -57,7 +57,7 @@ struct SearchJobResult {
   std::string table_note = {};                       // why it is not there
   int64_t parameters = 0, multiply_adds = 0;         // of the genotype's network at the space's own size
   std::string folder = {};                           // empty: nothing is kept
-  std::vector<std::string> files = {};               // in it
+  std::vector<std::string> files = {};               // in it, beside summary.json
   Json json = {};                                    // all of it, as summary.json has it
   JobEnd end = {};
 };
@@ -66,9 +66,8 @@ SearchJobResult run_search(SearchJobOptions options, RunContext& context);
 // On images in memory; `options.data` is not read.
 SearchJobResult run_search_on(const ImageData& images, SearchJobOptions options, RunContext& context);
 
-// What the search that is kept in `folder` would be advised to do at its weights and alpha now.
-nas::SearchDiagnosis diagnose_search_run(const StoredRun& run, const std::string& folder, double accuracy,
-                                         RunContext& context);
+// What the search that is kept there would be advised to do at its weights and alpha now.
+nas::SearchDiagnosis diagnose_search_run(const StoredRun& run, double accuracy, RunContext& context);
 
 // The accuracy in a table that people look at first; NaN where there is none.
 double test_accuracy(const nas::EpochRecord& record);

@@ -208,7 +208,7 @@ TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
       write_file(context.folder().file("genotype.txt"), o.genotype + "\n");
       write_file(context.folder().file("genotype.json"),
                  nas::genotype_json(setup.network->genotype()) + "\n");
-      result.files = {"genotype.txt", "genotype.json", "checkpoint", "metrics.jsonl", "summary.json"};
+      result.files = {"genotype.txt", "genotype.json", "checkpoint", "metrics.jsonl"};
     }
     if (!train_in(context, setup, result.state)) result.end.status = RunStatus::interrupted;
     result.seconds = result.state.seconds;

@@ -38,7 +38,7 @@ struct TrainJobResult {
   nas::TrainState state = {};
   double seconds = 0;
   std::string folder = {};              // empty: nothing is kept
-  std::vector<std::string> files = {};  // in it
+  std::vector<std::string> files = {};  // in it, beside summary.json
   Json json = {};                       // all of it, as summary.json has it
   JobEnd end = {};
 };
