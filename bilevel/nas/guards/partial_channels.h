@@ -1,9 +1,9 @@
 #pragma once
 // Partial channels (Xu et al., PC-DARTS, ICLR 2020): of K channels one goes through an edge's operations, the
 // others pass it by, and the channels are shuffled so that the next edge sees others. Operations without
-// weights, which do well while the others are untrained, then gain less of a lead, and the operations' features
-// are a Kth as large. So that few channels do not make the choice of edges restless, what enters a node is
-// weighted by a softmax over its inputs, which moves with alpha (edge normalisation).
+// weights, which do well while the others are untrained, then gain less of a lead, and the operations'
+// features are a Kth as large. So that few channels do not make the choice of edges restless, what enters a
+// node is weighted by a softmax over its inputs, which moves with alpha (edge normalisation).
 //
 // The network itself is another one, with fewer weights, so that it is laid out for it (SupernetOptions).
 
