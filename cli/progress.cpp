@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
-#include <utility>
 
 namespace bilevel::cli {
 namespace {
@@ -64,31 +64,6 @@ void Progress::line(const std::string& text) {
   if (!terminal_ && !plain_) return;
   fmt::print(stderr, "{}{}\n", shown_ ? "\r\033[K" : "", text);
   shown_ = false;
-}
-
-RunProgress::RunProgress(const CommonOptions& options, std::string command, int64_t total, int64_t done)
-    : progress_(options),
-      command_(std::move(command)),
-      total_(total),
-      before_(done),
-      begin_(std::chrono::steady_clock::now()) {}
-
-void RunProgress::operator()(const At& at) {
-  if (!progress_.due()) return;
-  const double seconds =
-      std::max(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(), 1e-9);
-  const double rate = static_cast<double>(at.step - before_) / seconds;
-  std::string text = total_ > 0 ? fmt::format("{}: {}/{}", command_, at.step, total_)
-                                : fmt::format("{}: {}", command_, at.step);
-  text += rate >= 1 || rate == 0 ? fmt::format(", {:.1f} a second", rate)
-                                 : fmt::format(", {:.2f} s each", 1 / rate);
-  if (std::isfinite(at.loss)) text += fmt::format(", loss {:.5g}", at.loss);
-  if (std::isfinite(at.hypergradient)) text += fmt::format(", hypergradient {:.3g}", at.hypergradient);
-  if (!at.more.empty()) text += ", " + at.more;
-  if (total_ > at.step && rate > 0) {
-    text += fmt::format(", {} left", time_text(static_cast<double>(total_ - at.step) / rate));
-  }
-  progress_(text);
 }
 
 std::string time_text(double seconds) {

@@ -3,8 +3,6 @@
 // nothing under --quiet.
 
 #include <chrono>
-#include <cstdint>
-#include <limits>
 #include <string>
 
 #include "cli/common.h"
@@ -28,27 +26,6 @@ class Progress {
   bool shown_ = false;
   Clock::time_point next_;
   double interval_;  // seconds
-};
-
-// How far a run is, in the words of all commands: step, rate, loss, hypergradient norm, time left.
-class RunProgress {
- public:
-  // `total` = 0: not known. `done` steps were made before, by the run that this one goes on with.
-  RunProgress(const CommonOptions& options, std::string command, int64_t total, int64_t done = 0);
-  struct At {
-    int64_t step = 0;
-    double loss = std::numeric_limits<double>::quiet_NaN();  // NaN = not known
-    double hypergradient = std::numeric_limits<double>::quiet_NaN();
-    std::string more = {};
-  };
-  void operator()(const At& at);
-  void line(const std::string& text) { progress_.line(text); }
-
- private:
-  Progress progress_;
-  std::string command_;
-  int64_t total_, before_;
-  std::chrono::steady_clock::time_point begin_;
 };
 
 std::string time_text(double seconds);  // 7 s, 1:05 min, 2:10 h
