@@ -183,15 +183,16 @@ void add_step_fields(Fields<SearchJob>& f) {
       .by_rule();
   f.heading("alpha (Adam)");
   f.add(
-       "alpha_rate", [](auto& o) -> auto& { return o.search.outer.rate; }, "")
+       "alpha_rate", [](auto& o) -> auto& { return o.search.outer.rate; }, "rate of its steps")
       .in(above(0))
       .by_rule();
   f.add(
-       "alpha_beta1", [](auto& o) -> auto& { return o.search.outer.beta1; }, "")
+       "alpha_beta1", [](auto& o) -> auto& { return o.search.outer.beta1; },
+       "memory of the mean of the gradients")
       .in(from_0_below_1())
       .by_rule();
   f.add(
-       "alpha_beta2", [](auto& o) -> auto& { return o.search.outer.beta2; }, "")
+       "alpha_beta2", [](auto& o) -> auto& { return o.search.outer.beta2; }, "memory of their squares")
       .in(from_0_below_1())
       .by_rule();
   f.add(

@@ -13,12 +13,18 @@
 
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/adapt.h"
 #include "bilevel/jobs/check.h"
 #include "bilevel/jobs/clean.h"
 #include "bilevel/jobs/compare.h"
+#include "bilevel/jobs/count.h"
 #include "bilevel/jobs/diagnose.h"
 #include "bilevel/jobs/interact.h"
+#include "bilevel/jobs/learn.h"
+#include "bilevel/jobs/query.h"
+#include "bilevel/jobs/search.h"
 #include "bilevel/jobs/solve.h"
+#include "bilevel/jobs/train.h"
 #include "bilevel/jobs/tune.h"
 
 namespace bilevel {
@@ -35,7 +41,6 @@ std::vector<std::string> another_value(const OptionsView& options, const Field& 
       if (candidate == word) continue;
       try {
         field.require({candidate});
-        Field copy = field;
         return {candidate};
       } catch (const std::invalid_argument&) {
         continue;
@@ -117,6 +122,12 @@ TEST(FieldTables, OptionsToJsonToOptions) {
   expect_round_trip<CheckJobOptions>("check");
   expect_round_trip<CompareJobOptions>("compare");
   expect_round_trip<DiagnoseJobOptions>("diagnose");
+  expect_round_trip<SearchJobOptions>("search");
+  expect_round_trip<TrainJobOptions>("train");
+  expect_round_trip<LearnJobOptions>("learn");
+  expect_round_trip<AdaptJobOptions>("adapt");
+  expect_round_trip<CountJobOptions>("count");
+  expect_round_trip<QueryJobOptions>("query");
 }
 
 TEST(FieldTables, UnknownAndOutOfBoundValuesAreRefusedByName) {
@@ -127,6 +138,12 @@ TEST(FieldTables, UnknownAndOutOfBoundValuesAreRefusedByName) {
   expect_refusals_by_name<CheckJobOptions>("check");
   expect_refusals_by_name<CompareJobOptions>("compare");
   expect_refusals_by_name<DiagnoseJobOptions>("diagnose");
+  expect_refusals_by_name<SearchJobOptions>("search");
+  expect_refusals_by_name<TrainJobOptions>("train");
+  expect_refusals_by_name<LearnJobOptions>("learn");
+  expect_refusals_by_name<AdaptJobOptions>("adapt");
+  expect_refusals_by_name<CountJobOptions>("count");
+  expect_refusals_by_name<QueryJobOptions>("query");
 }
 
 }  // namespace
