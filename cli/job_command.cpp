@@ -88,7 +88,7 @@ void take_config(const std::string& job, OptionsView options, ProcessOptions& pr
   }
 }
 
-// A run goes on as it began: only where it runs and where its files lie may be said anew.
+// A run goes on as it began: only where it runs and where its files are may change.
 void take_resumed(const std::string& job, OptionsView options, ProcessOptions& process) {
   const std::string& folder = process.resume;
   if (!is_run(folder)) {

@@ -28,7 +28,7 @@ namespace bilevel {
 
 enum class FieldKind {
   result,   // decides what comes out: a resumed run keeps it
-  place,    // says where the work or its data is: may be said anew when a run is resumed
+  place,    // says where the work or its data is: may change when a run is resumed
   process,  // of this process alone: not stored
 };
 
@@ -49,7 +49,7 @@ struct Field {
   Range range = {};
   std::vector<std::string> choices = {};
   bool shows_default = true;     // false: the default is a rule on other fields, which the help tells
-  std::string environment = {};  // a variable that gives its value where it is left out
+  std::string environment = {};  // an environment variable that supplies its default
   std::string owner = {};        // the one choice that reads it (a problem, a method); empty: not only one
 
   std::function<void*(void*)> member = {};  // of the options

@@ -168,7 +168,7 @@ Fields<AlgorithmChoice> algorithm_fields(bool with_choice) {
   f.heading("outer steps");
   f.add(
        "outer_rate", [](O & o) -> auto& { return o.settings.outer.rate; },
-       "rate of the outer steps; the command has its own way to one where it is left out")
+       "rate of the outer steps; by default the command chooses one")
       .in(above(0))
       .by_rule()
       .first();

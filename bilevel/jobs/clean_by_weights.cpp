@@ -239,7 +239,7 @@ void clean_by_weights(CleanJobOptions& o, RunContext& context, const JobClock& c
   const CleaningModel model = make_cleaning_model(o, sets, tensors);
   if (wants_auto(o.algorithm)) choose_cleaning_method(o, model, context);
   result.options = complete_clean_options(o, model, !automatic_choice(context).is_null());
-  // What is wrong by itself is said before there is a run.
+  // Options that cannot be are refused before there is a run.
   result.options.validate(sets.train.size());
   result.options.solve.validate();
   (void)make_algorithm(result.options.algorithm, result.options.settings);

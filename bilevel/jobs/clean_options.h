@@ -1,5 +1,5 @@
 #pragma once
-// What a cleaning job is told: which examples, by which of its two ways, and how.
+// The options of cleaning: which examples, by which of its two ways, and how.
 
 #include <cstdint>
 #include <string>

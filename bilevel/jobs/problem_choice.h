@@ -34,7 +34,7 @@ NamedProblem make_problem(const OptionsView& options, ProblemChoice& choice, con
 std::vector<std::string> digests_of(const NamedProblem& problem, const ProblemChoice& choice);
 
 // Steps and rates from the problem, unless they were given: T = 10 where w goes on where it was, the
-// problem's own number, which solves it, where it begins anew. Then finish().
+// problem's own number, which solves it, where it starts afresh. Then finish().
 void set_problem_defaults(const Given& given, const NamedProblem& problem, AlgorithmChoice& choice);
 
 }  // namespace bilevel

@@ -72,7 +72,7 @@ void complete_training(TrainJobOptions& o) {
     throw OptionError(fmt::format("{}: only the DARTS space's networks drop paths",
                                   named("drop_path", word_of(train.drop_path))));
   }
-  // What is wrong by itself is said before images are read.
+  // Options that cannot be are refused before images are read.
   train.validate(o.train_size > 0 ? o.train_size : std::numeric_limits<int64_t>::max());
   o.data.validate();
 }

@@ -217,7 +217,7 @@ void complete_tune_options(TuneJobOptions& o, const RegularizerSearch& problem, 
   }
   refuse_ignored(OptionsView(o), choice, {choice.algorithm}, !automatic_choice(context).is_null());
   finish(choice);
-  // What is wrong by itself is said before there is a run.
+  // Options that cannot be are refused before there is a run.
   choice.solve.validate();
   AlgorithmSettings settings = choice.settings;
   if (settings.outer.rate == 0) settings.outer.rate = 1;

@@ -1,5 +1,5 @@
 #pragma once
-// What a search for regularisers is told: which examples, by which of its two ways, and how.
+// The options of tuning: which examples, by which of its two ways, and how.
 
 #include <cstdint>
 #include <string>

@@ -33,7 +33,7 @@ class RunContext {
  public:
   struct Place {
     bool keep = false;         // in a folder
-    std::string out = {};      // its name; runs/JOB-DATE-TIME-SEED where it is left out
+    std::string out = {};      // its name; runs/JOB-DATE-TIME-SEED by default
     std::string resume = {};   // a folder to go on in
     double save_seconds = 10;  // between two checkpoints
   };

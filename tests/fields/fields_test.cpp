@@ -54,7 +54,8 @@ struct Options {
       f.add(
            "kind", [](auto& o) -> auto& { return o.kind; }, "a or b")
           .one_of({"a", "b"});
-      f.include([](Options& o) -> auto& { return o.part; }, Part::fields());
+      f.include(
+          [](Options & o) -> auto& { return o.part; }, Part::fields());
       f.add(
           "quick", [](auto& o) -> auto& { return o.quick; }, "");
       f.add(
@@ -123,8 +124,9 @@ TEST(Fields, OptionsToJsonToOptionsAreTheSame) {
 
 TEST(Fields, WhatWasStoredWithDashesIsRead) {
   Options options;
-  give_rest(OptionsView(options),
-            words_of(Json::parse(R"({"--inner-rate": ["0.5"], "--quick": ["true"], "--sizes": ["7", "8"]})")));
+  give_rest(
+      OptionsView(options),
+      words_of(Json::parse(R"({"--inner-rate": ["0.5"], "--quick": ["true"], "--sizes": ["7", "8"]})")));
   EXPECT_EQ(options.part.rate, 0.5);
   EXPECT_TRUE(options.quick);
   EXPECT_THAT(options.sizes, ElementsAre(7, 8));
@@ -146,14 +148,16 @@ TEST(Fields, ARefusalNamesTheFieldItsValueAndTheBound) {
   EXPECT_EQ(refusal("inner_rate", {"nan"}),
             "inner_rate = nan: must be a finite number, above 0 | --inner-rate nan: must be a finite number, "
             "above 0");
-  EXPECT_EQ(refusal("inner_steps", {"1001"}),
-            "inner_steps = 1001: must be at least 0 and at most 1000 | --inner-steps 1001: must be at least 0 "
-            "and at most 1000");
+  EXPECT_EQ(
+      refusal("inner_steps", {"1001"}),
+      "inner_steps = 1001: must be at least 0 and at most 1000 | --inner-steps 1001: must be at least 0 "
+      "and at most 1000");
   EXPECT_EQ(refusal("seed", {"-1"}),
             "seed = -1: must be a whole number, 0 to 18446744073709551615 | --seed -1: must be a whole "
             "number, 0 to 18446744073709551615");
   EXPECT_EQ(refusal("kind", {"c"}), "kind = c: choose from a, b | --kind c: choose from a, b");
-  EXPECT_EQ(refusal("sizes", {"1", "0"}), "sizes = 1,0: must be at least 1 | --sizes 1,0: must be at least 1");
+  EXPECT_EQ(refusal("sizes", {"1", "0"}),
+            "sizes = 1,0: must be at least 1 | --sizes 1,0: must be at least 1");
   EXPECT_EQ(refusal("quick", {"maybe"}),
             "quick = maybe: must be true or false | --quick maybe: must be true or false");
   EXPECT_EQ(refusal("sizes", {"1", "2"}), "");
@@ -164,7 +168,7 @@ TEST(Fields, ARunGoesOnAsItBegan) {
   OptionsView view(options);
   view.give(view.at("inner_rate"), {"0.50"});
   view.give(view.at("inner_steps"), {"7"});
-  view.give(view.at("file"), {"elsewhere"});  // a place may be said anew
+  view.give(view.at("file"), {"elsewhere"});  // a place may change
   view.give(view.at("kind"), {"b"});
   const NamedWords stored = {{"inner_rate", {"0.5"}}, {"inner_steps", {"8"}}};
   const NamedWords effective = {{"kind", {"b"}}};
@@ -186,7 +190,10 @@ TEST(OptionText, TheReaderDecidesHowOptionsAreCalled) {
   EXPECT_EQ(plain_text(text), "inner_rate = 5 is too large: see inner_optimizer");
   EXPECT_EQ(flag_text(text), "--inner-rate 5 is too large: see --inner-optimizer");
   // A value with the marks in it cannot break out.
-  const std::string hostile = named("file", "a\x1f" "b\x1e" "c");
+  const std::string hostile = named("file",
+                                    "a\x1f"
+                                    "b\x1e"
+                                    "c");
   EXPECT_EQ(flag_text(hostile), "--file abc");
   EXPECT_EQ(plain_text("no marks"), "no marks");
 }
