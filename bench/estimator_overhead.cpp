@@ -116,7 +116,7 @@ int main(int argc, char** argv) try {
       if (row.name == "exact" || (!only.empty() && row.name != only)) continue;
       const auto estimator = bilevel::make_estimator(row.name, settings);
       bilevel::Oracle oracle(problem);
-      bilevel::InnerRun run;
+      bilevel::InnerLoop run;
       run.options = inner;
       run.keep = estimator->keeps(inner.steps, static_cast<int64_t>(start.nbytes()));
       const auto begin = std::chrono::steady_clock::now();

@@ -81,7 +81,7 @@ Work hypergradient(std::shared_ptr<const bilevel::Problem> problem, const Sizes&
     settings.terms = s.terms;
     const auto estimator = bilevel::make_estimator(method, settings);
     const Tensor x = problem->initial_outer(0), w = problem->initial_inner(0);
-    bilevel::InnerRun run;
+    bilevel::InnerLoop run;
     run.options.steps = s.steps;
     run.options.rate = rate;
     run.measure_gradient = false;

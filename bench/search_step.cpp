@@ -1,5 +1,5 @@
 // One step of an architecture search on NAS-Bench-201, as iDARTS takes it: T weight steps, the Neumann
-// hypergradient with K Hessian products on one kept graph and the mixed product by a central difference, one
+// hypergradient with K Hessian products on one kept graph and the cross product by a central difference, one
 // Adam step of alpha. Prints JSON as bench/peers/search_step.py does, times in milliseconds: the whole step,
 // its parts, and the rise of the process's peak over a step of T = 1, 4 and 16, which must not grow with T.
 // Both levels have one batch of synthetic images and no augmentation, so that the peer can compute the same.
@@ -106,7 +106,7 @@ bilevel::DoubleLoop make_algorithm(const Job& job, int64_t steps) {
   loop.warm_start_linear = false;
   bilevel::NeumannEstimatorOptions series;
   series.terms = job.terms;
-  series.curvature.difference_mixed = true;
+  series.curvature.difference_cross = true;
   series.curvature.difference_step = difference_step;
   return {loop, std::make_unique<bilevel::NeumannEstimator>(series)};
 }
@@ -146,7 +146,7 @@ Json measure_parts(const bilevel::Problem& problem, const Job& job) {
     graph->gradient();
     parts["hessian_product"] = measure(job, [&] { return graph->hessian(v); });
   }
-  parts["mixed_difference"] = measure(job, [&] {
+  parts["cross_difference"] = measure(job, [&] {
     return bilevel::central_difference(
         [&](const Tensor& w) { return oracle.inner_gradient_in_outer(w, x, {}); }, state.w, v,
         difference_step);

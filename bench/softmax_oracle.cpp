@@ -299,7 +299,7 @@ void jobs_line(const CleaningData& data, at::ScalarType dtype, int64_t rounds, c
                                                                : Storage::automatic);
   const Tensor x = problem.initial_outer(0), start = problem.initial_inner(0);
   bilevel::Oracle oracle(problem);
-  bilevel::InnerRun run;
+  bilevel::InnerLoop run;
   run.options.steps = 100;
   run.options.rate = 0.1;
   run.measure_gradient = false;

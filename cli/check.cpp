@@ -49,7 +49,7 @@ void print_bound_legend(const std::vector<MethodRow>& rows, const char* mark) {
   }
 }
 
-void print_table(const CheckReport& r) {
+void print_table(const CheckResult& r) {
   fmt::print("problem {}: {} inner and {} outer variables\n", r.problem, r.inner_size, r.outer_size);
   fmt::print("inner loop: {} steps of {} at rate {:.4g}, ending at |grad_w g| = {:.2e}\n", r.inner.steps,
              r.inner.optimizer, r.inner_rate, r.inner_gradient_norm);
@@ -62,8 +62,8 @@ void print_table(const CheckReport& r) {
       curvature, r.spectrum.smallest, r.spectrum.largest,
       number_text(r.spectrum.condition_number(), "{:.4g}"), number_text(r.largest_safe_rate, "{:.4g}"),
       number_text(r.contraction, "{:.4f}"));
-  if (r.series_rate != r.inner_rate) {
-    fmt::print("series: rate {:.4g}, contraction {} a term\n", r.series_rate,
+  if (r.linear_rate != r.inner_rate) {
+    fmt::print("series: rate {:.4g}, contraction {} a term\n", r.linear_rate,
                number_text(r.series_contraction, "{:.4f}"));
   }
   fmt::print("\n");
@@ -85,7 +85,7 @@ void print_table(const CheckReport& r) {
 
 // Beside each K: the error against the implicit reference with the bound on it, and what K alone leaves with
 // what the theory says of that.
-void print_sweep(const CheckReport& r) {
+void print_sweep(const CheckResult& r) {
   std::string name;
   double previous_error = NAN, previous_theory = NAN;
   for (const MethodRow& row : r.sweep) {
@@ -112,7 +112,7 @@ void print_sweep(const CheckReport& r) {
 }
 
 void print_check(const CheckJobResult& result) {
-  const CheckReport& r = result.report;
+  const CheckResult& r = result.check;
   print_table(r);
   if (!r.sweep.empty()) print_sweep(r);
   fmt::print("\n");

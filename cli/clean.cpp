@@ -76,8 +76,8 @@ void print_clean_table(const CleanJobResult& result) {
   const auto label = [&](const Tensor& of, int64_t i) {
     return sets.label_values[static_cast<size_t>(of[i].item<int64_t>())];
   };
-  for (size_t at = 0; at < std::min(shown_suspects, result.report.suspects.size()); ++at) {
-    const int64_t i = result.report.suspects[at];
+  for (size_t at = 0; at < std::min(shown_suspects, result.clean.suspects.size()); ++at) {
+    const int64_t i = result.clean.suspects[at];
     fmt::print("{:>9}{:>16}{:>16}{:>20.4f}\n", i, label(sets.train.labels, i), label(r.suggested, i),
                r.wrong[i].item<double>());
   }
@@ -93,7 +93,7 @@ void print_detection(const char* what, const Detection& d) {
 }
 
 void print_suspects(const CleanJobResult& result) {
-  const CleanReport& r = result.report;
+  const CleanResult& r = result.clean;
   const double threshold = result.options.threshold;
   fmt::print("{} of {} examples are suspect (x < {}, weight < {:.3f})\n", r.flagged, result.sets.train.size(),
              threshold, 1 / (1 + std::exp(-threshold)));
@@ -111,7 +111,7 @@ void print_suspects(const CleanJobResult& result) {
 }
 
 void print_clean_weights(const CleanJobResult& result) {
-  const CleanReport& r = result.report;
+  const CleanResult& r = result.clean;
   const CleaningSets& sets = result.sets;
   fmt::print("{}: {} training, {} validation and {} test examples, {} features, {} classes\n", result.data,
              sets.train.size(), sets.valid.size(), sets.test.size(), sets.train.features.columns(),
@@ -147,9 +147,9 @@ void print_clean(const CleanJobResult& result) {
   if (result.table) {
     print_clean_table(result);
   } else if (result.by == clean_ways().algorithm) {
-    if (result.report.finished) print_clean_weights(result);
-    print_linear_solves(result.report.solve);
-    print_failures(result.report.solve);
+    if (result.clean.finished) print_clean_weights(result);
+    print_linear_solves(result.clean.solve);
+    print_failures(result.clean.solve);
   }
 }
 

@@ -23,7 +23,7 @@ constexpr int64_t most_tasks_in_text = 24;  // wider matrices do not fit a termi
 
 std::string percent(double value) { return value < 0 ? "-" : fmt::format("{:.2f}", value); }
 
-void print_accuracies(const InteractReport& r) {
+void print_accuracies(const InteractResult& r) {
   fmt::print("{:<22}{:>14}{:>14}{:>14}{:>14}{:>12}\n", "accuracy in percent", "test", "validation",
              "training", "valid. loss", "rho");
   for (const auto& [name, tasks] : {std::pair{"learned interaction", &r.learned},
@@ -53,7 +53,7 @@ void print_matrix(const std::vector<std::string>& names, const Tensor& interacti
 
 void print_answer(const InteractJobResult& result) {
   const TaskSets& sets = result.sets;
-  const LearnedTasks& learned = result.report.learned;
+  const LearnedTasks& learned = result.interact.learned;
   fmt::print("{} tasks{} on {}; {} features, {} classes; {} training, {} validation and {} test examples\n",
              sets.tasks, sets.classes_are_tasks ? " (the classes)" : "", result.data,
              sets.train.features.size(1), sets.classes, sets.train.size(), sets.valid.size(),
@@ -61,7 +61,7 @@ void print_answer(const InteractJobResult& result) {
   fmt::print("{}: {} iterations in {:.1f} s, the best at {}; inner rate {:.4g}\n\n",
              learned.summary.algorithm, learned.summary.state.iteration, learned.summary.seconds,
              learned.best_iteration, learned.inner_rate);
-  print_accuracies(result.report);
+  print_accuracies(result.interact);
   print_matrix(sets.task_names, learned.interaction);
   fmt::print("\nsuggested clusters:");
   for (const auto& cluster : named_clusters(result.suggested, sets.task_names)) {
@@ -78,7 +78,7 @@ void print_answer(const InteractJobResult& result) {
 }
 
 void print_interact(const InteractJobResult& result) {
-  const SolveSummary& summary = result.report.learned.summary;
+  const SolveSummary& summary = result.interact.learned.summary;
   if (has_answer(summary)) print_answer(result);
   print_linear_solves(summary);
   print_failures(summary);

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "bilevel/fields/option_text.h"
+#include "bilevel/fields/renamed.h"
 #include "bilevel/run/json.h"
 #include "bilevel/run/shell_word.h"
 #include "bilevel/run/stop_signal.h"
@@ -31,10 +32,8 @@ NamedWords read_json_options(const std::string& job, const std::string& path) {
     if (const auto owner = json["command"].get<std::string>(); owner != job) {
       throw std::invalid_argument(fmt::format("it belongs to `bilevel {}`, not to `bilevel {}`", owner, job));
     }
-    json = json["options"];
-    if (!json.is_object()) throw std::invalid_argument("'options' must be an object");
-    // Why another run took its method is not why this one does.
-    json.erase("--auto-choice");
+    if (!json["options"].is_object()) throw std::invalid_argument("'options' must be an object");
+    json = current_config(json)["options"];
   }
   return words_of(json);
 }
@@ -63,7 +62,8 @@ void give_stored(const std::string& job, OptionsView options, ProcessOptions& pr
     const bool known = options.find(option.first) != nullptr || of_process.find(option.first) != nullptr;
     if (!known) {
       throw OptionError(
-          fmt::format("option {} is unknown; `bilevel {} --help` shows all", named(option.first), job));
+          fmt::format("option {} is unknown{}; `bilevel {} --help` shows all", named(option.first),
+                      new_name_of(option.first, options), job));
     }
     // A file that came from elsewhere must not choose which run is worked on.
     if (option.first == "resume" || option.first == "config") {
@@ -164,7 +164,7 @@ class StepLine {
     text += rate >= 1 || rate == 0 ? fmt::format(", {:.1f} a second", rate)
                                    : fmt::format(", {:.2f} s each", 1 / rate);
     if (std::isfinite(at.loss)) text += fmt::format(", loss {:.5g}", at.loss);
-    if (std::isfinite(at.hypergradient)) text += fmt::format(", hypergradient {:.3g}", at.hypergradient);
+    if (std::isfinite(at.direction_norm)) text += fmt::format(", hypergradient {:.3g}", at.direction_norm);
     if (!at.more.empty()) text += ", " + at.more;
     if (at.total > at.step && rate > 0) {
       text += fmt::format(", {} left", time_text(static_cast<double>(at.total - at.step) / rate));

@@ -20,7 +20,6 @@ const std::map<std::string, std::string>& other_names() {
       {"seconds", "--budget-seconds"},
       {"oracle_calls", "--budget-calls"},
       {"inner clip_norm", "--inner-clip"},
-      {"series_rate", "--linear-rate"},
       {"linear_steps", "--terms"},
       {"max_iterations", "--terms"},
       {"rank", "--terms"},
@@ -52,11 +51,7 @@ std::string with_first_name(const CLI::App& command, const std::string& message)
     }
   }
   if (command.get_option_no_throw(option) == nullptr) return message;
-  std::string rest = message.substr(equals + 3);
-  // Some put a colon behind the value, and some do not.
-  const size_t must = rest.find(" must be ");
-  if (must != std::string::npos && rest.find(':') > must) rest.insert(must, ":");
-  return option + " " + rest;
+  return option + " " + message.substr(equals + 3);
 }
 
 // Any other word with an underscore that is an option of the command; not a part of a path.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "bilevel/core/errors.h"
 #include "bilevel/fields/option_text.h"
+#include "bilevel/fields/renamed.h"
 #include "bilevel/run/blas_kernels.h"
 #include "bilevel/run/machine.h"
 #include "cli/command_line.h"
@@ -85,7 +87,12 @@ std::string hint(const CLI::App& app, const CLI::ParseError& error) {
   collect_flags(command, flags);
   for (const std::string& typed : command.remaining()) {
     if (!typed.starts_with("--")) continue;
-    const std::string near = nearest(typed.substr(0, typed.find('=')), flags);
+    const std::string flag = typed.substr(0, typed.find('='));
+    const std::string now = flag_of(current_field(field_name(flag)));
+    if (now != flag && std::find(flags.begin(), flags.end(), now) != flags.end()) {
+      return fmt::format("; it is now called {}", now);
+    }
+    const std::string near = nearest(flag, flags);
     if (!near.empty()) return fmt::format("; did you mean {}?", near);
   }
   return "";

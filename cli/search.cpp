@@ -21,14 +21,14 @@ std::string cell_number(double value, const char* format) {
 
 void print_history(const SearchJobResult& result) {
   const bool guard = result.search.guard.on();
-  fmt::print("{:>5}{:>12}{:>11}{:>10}{:>12}{:>14}{}{:>7}{}  genotype\n",
+  fmt::print("{:>5}{:>12}{:>11}{:>10}{:>12}{:>17}{}{:>7}{}  genotype\n",
              result.search.method == "random" ? "cell" : "epoch", "valid loss", "valid %", "rate",
-             "eigenvalue", "mixed/direct", guard ? "     guard" : "", "skips",
+             "eigenvalue", "implicit/direct", guard ? "     guard" : "", "skips",
              result.has_table ? "   table %" : "");
   for (const nas::EpochRecord& r : result.summary.history) {
-    fmt::print("{:>5}{:>12}{:>11}{:>10.2g}{:>12}{:>14}{}{:>7}{}  {}\n", r.epoch,
+    fmt::print("{:>5}{:>12}{:>11}{:>10.2g}{:>12}{:>17}{}{:>7}{}  {}\n", r.epoch,
                cell_number(r.valid_loss, "{:.4f}"), cell_number(r.valid_accuracy, "{:.2f}"), r.rate,
-               cell_number(r.eigenvalue, "{:.3g}"), cell_number(r.mixed_over_direct, "{:.3g}"),
+               cell_number(r.eigenvalue, "{:.3g}"), cell_number(r.implicit_over_direct, "{:.3g}"),
                guard ? fmt::format("{:>10}", cell_number(r.guard, "{:.3g}")) : "", r.skips,
                result.has_table ? fmt::format("{:>10}", cell_number(test_accuracy(r), "{:.2f}")) : "",
                nas::genotype_text(r.genotype));
@@ -50,12 +50,12 @@ void print_search(const SearchJobResult& result) {
   } else if (result.has_table) {
     fmt::print("in the table: {}\n", result.table_note);
   }
-  if (!s.history.empty() && std::isfinite(s.history.back().mixed_over_direct) &&
-      s.history.back().mixed_over_direct < 0.1) {
+  if (!s.history.empty() && std::isfinite(s.history.back().implicit_over_direct) &&
+      s.history.back().implicit_over_direct < 0.1) {
     fmt::print(
         "the implicit term is {:.2g} of the direct one: this search is close to first order; more --terms, a "
-        "larger --series-rate (or auto) or --method cg --curvature gauss-newton make it count\n",
-        s.history.back().mixed_over_direct);
+        "larger --linear-rate (or auto) or --method cg --curvature gauss-newton make it count\n",
+        s.history.back().implicit_over_direct);
   }
   for (const std::string& note : s.notes) fmt::print("{}\n", note);
   if (!s.statuses.empty()) fmt::print("linear solves: {}\n", statuses_text(s.statuses));

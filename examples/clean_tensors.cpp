@@ -22,9 +22,9 @@ int main() {
   options.compute.dtype = "double";
   bilevel::RunContext context;  // keeps nothing, says nothing
   const bilevel::CleanJobResult result = bilevel::run_clean(options, data, context);
-  for (const int64_t i : result.report.suspects) {
-    const auto suggested = static_cast<size_t>(result.report.suggested[i].item<int64_t>());
+  for (const int64_t i : result.clean.suspects) {
+    const auto suggested = static_cast<size_t>(result.clean.suggested[i].item<int64_t>());
     std::cout << "point " << i << " is probably " << data.class_names[suggested] << ", weight "
-              << result.report.weights[i].item<double>() << "\n";
+              << result.clean.weights[i].item<double>() << "\n";
   }
 }

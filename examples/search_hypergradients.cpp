@@ -25,7 +25,7 @@ int main() {
     for (int k = 0; k < 10; ++k) search.step(oracle, state, streams);
 
     const Batch training = streams.inner("steps"), validation = streams.outer("loss");
-    InnerRun run{.options = inner, .keep = {0}, .batches = [&](int64_t) { return training; }};
+    InnerLoop run{.options = inner, .keep = {0}, .batches = [&](int64_t) { return training; }};
     Trajectory step = continue_inner(oracle, state.x, state.inner, run);
     const HypergradientRequest request{
         .x = state.x, .inner = step, .outer = validation, .cross = training, .hessian = {training}};

@@ -32,7 +32,7 @@ Estimate estimate(const Quadratic& problem, const Tensor& x, const Tensor& exact
                   const std::string& method, int64_t K) {
   EstimatorSettings settings;
   settings.terms = name == "NS" ? K - 1 : K;  // FSLA's NS with K has K terms
-  settings.series_rate = rate;
+  settings.linear_rate = rate;
   Oracle oracle(problem);
   const auto found = hypergradient_at(oracle, x, problem.initial_inner(0), {.steps = K, .rate = rate},
                                       *make_estimator(method, settings));
@@ -113,7 +113,7 @@ Json second_set(const Quadratic& problem, const Tensor& x, const std::vector<int
       inner.final = inner.optimizer->start(w);
       EstimatorSettings settings;
       settings.terms = K - 1;
-      settings.series_rate = rate;
+      settings.linear_rate = rate;
       const Tensor value =
           make_estimator("neumann", settings)->estimate(oracle, {.x = x, .inner = inner}).value;
       const double error = std::pow((value - exact).norm().item<double>(), 2) / scale;

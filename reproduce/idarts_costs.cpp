@@ -71,7 +71,7 @@ class Bench {
   Bench(const ReproduceOptions& options, const at::TensorOptions& tensors)
       : problem_(make_problem(options, tensors)), x_(problem_.initial_outer(options.seed)) {
     Oracle oracle(problem_);
-    InnerRun before;
+    InnerLoop before;
     before.options.steps = steps_before;
     before.options.rate = rate;
     w_ = run_inner(oracle, x_, problem_.initial_inner(options.seed), before).final.w;
@@ -89,7 +89,7 @@ class Bench {
   // the series.
   double largest_curvature() const {
     Oracle oracle(problem_);
-    InnerRun steps;
+    InnerLoop steps;
     steps.options.steps = T;
     steps.options.rate = rate;
     const Tensor w = run_inner(oracle, x_, w_, steps).final.w;
@@ -114,11 +114,11 @@ class Bench {
   Tensor x_, w_;
 };
 
-EstimatorSettings settings_of(int64_t terms, double series_rate = 0) {
+EstimatorSettings settings_of(int64_t terms, double linear_rate = 0) {
   EstimatorSettings settings;
   settings.terms = terms;
   settings.truncate = terms;
-  settings.series_rate = series_rate;
+  settings.linear_rate = linear_rate;
   settings.curvature.kind = "gauss-newton";
   settings.curvature.damping = damping;
   return settings;

@@ -48,8 +48,8 @@ std::string regrets(const std::vector<const SearchRuns*>& all, int64_t last_epoc
   return text;
 }
 
-Json report(Json tables, Json claims, const std::vector<SearchRuns>& all, const SearchGround& ground,
-            const std::string& file, const ReproduceOptions& options) {
+Json item_json(Json tables, Json claims, const std::vector<SearchRuns>& all, const SearchGround& ground,
+               const std::string& file, const ReproduceOptions& options) {
   save_runs(all, file, options);
   return {{"tables", std::move(tables)},
           {"claims", std::move(claims)},
@@ -90,9 +90,10 @@ Json idarts_figure1(const ReproduceOptions& options) {
                            fmt::format("mean test regret up to epoch {}: {}", early,
                                        regrets({&all[1], &all[2], &all[3]}, early))));
   }
-  Json result = report(Json::array({curves("Figure 1: test regret along the search, NAS-Bench-1Shot1 space 3",
-                                           ground, pointers(all), test_101, true)}),
-                       std::move(claims), all, ground, "idarts-figure1.csv", options);
+  Json result =
+      item_json(Json::array({curves("Figure 1: test regret along the search, NAS-Bench-1Shot1 space 3",
+                                    ground, pointers(all), test_101, true)}),
+                std::move(claims), all, ground, "idarts-figure1.csv", options);
   result["notes"].push_back(only_test);
   result["notes"].push_back(
       "The figure's grid of T is not in the text: 1, 2 and 5 are ours; K = 3 is the paper's.");
@@ -139,7 +140,7 @@ Json idarts_figure4(const ReproduceOptions& options) {
     which.insert(which.begin(), every[0]);
     return which;
   };
-  Json result = report(
+  Json result = item_json(
       Json::array({curves("Figure 4 (a, b): test regret along the search, NAS-Bench-1Shot1 space 3, T = 1",
                           ground, with_darts(one), test_101, true),
                    curves("Figure 4 (c, d): the same with T = 5", ground, with_darts(five), test_101, true)}),
@@ -196,7 +197,7 @@ Json idarts_figure2(const ReproduceOptions& options) {
                            better(of_alpha[0], of_alpha[2]) && better(of_alpha[1], of_alpha[2]),
                            why(of_alpha)));
   }
-  Json result = report(
+  Json result = item_json(
       Json::array({curves("Figure 2 (a): CIFAR-10 test accuracy along the search, NAS-Bench-201, K = 1",
                           ground, of_T, test_201, false),
                    curves("Figure 2 (b): the same by the rate of the weights, T = 4, K = 1", ground, of_rate,

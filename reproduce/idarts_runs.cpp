@@ -265,13 +265,13 @@ SearchRuns run_searches(SearchGround& ground, const SearchSetting& setting, cons
     search_options.seed = seed;
     const std::string what = fmt::format("{}, seed {}", setting.label, search_options.seed);
     nas::Search search(*ground.problem, search_options, benchmark);
-    nas::SearchCallbacks callbacks;
-    callbacks.step = [&](const nas::SearchState& state, int64_t steps) {
+    nas::SearchHooks hooks;
+    hooks.step = [&](const nas::SearchState& state, int64_t steps) {
       options.progress(fmt::format("{}: epoch {} of {}, step {} of {}", what, state.epoch + 1,
                                    search_options.epochs, state.step, steps));
     };
-    callbacks.message = [&](const std::string& text) { options.progress(what + ": " + text); };
-    nas::SearchSummary summary = search.run(search.begin(), callbacks);
+    hooks.message = [&](const std::string& text) { options.progress(what + ": " + text); };
+    nas::SearchSummary summary = search.run(search.begin(), hooks);
     nas::BenchmarkValues reached;
     if (benchmark != nullptr) {
       try {
@@ -314,7 +314,7 @@ Json runs_json(const std::vector<SearchRuns>& all) {
                        {"valid_accuracy", number(r.valid_accuracy)},
                        {"skips", r.skips},
                        {"eigenvalue", number(r.eigenvalue)},
-                       {"mixed_over_direct", number(r.mixed_over_direct)},
+                       {"mixed_over_direct", number(r.implicit_over_direct)},
                        {"genotype", nas::genotype_text(r.genotype)},
                        {"regret", Json::object()}};
         for (const auto& [column, value] : r.regret) record["regret"][column] = number(value);

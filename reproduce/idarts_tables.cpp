@@ -46,8 +46,8 @@ std::string beside(const SearchRuns& a, const SearchRuns& b) {
                      test_accuracy(b).text());
 }
 
-Json report(const std::string& title, Json rows, Json claims, const std::vector<SearchRuns>& all,
-            const SearchGround& ground, const std::string& file, const ReproduceOptions& options) {
+Json item_json(const std::string& title, Json rows, Json claims, const std::vector<SearchRuns>& all,
+               const SearchGround& ground, const std::string& file, const ReproduceOptions& options) {
   save_runs(all, file, options);
   return {{"tables", Json::array({table(title, std::move(rows))})},
           {"claims", std::move(claims)},
@@ -119,8 +119,8 @@ Json idarts_table1(const ReproduceOptions& options) {
     claims.push_back(claim("DARTS collapses to the cell of six skip connections (54.30)", collapsed,
                            fmt::format("skip connections of its cells, by seed: {}", skips)));
   }
-  Json result = report("Table 1: accuracies of the cells found on NAS-Bench-201", std::move(rows),
-                       std::move(claims), all, ground, "idarts-table1.csv", options);
+  Json result = item_json("Table 1: accuracies of the cells found on NAS-Bench-201", std::move(rows),
+                          std::move(claims), all, ground, "idarts-table1.csv", options);
   result["notes"].push_back(
       "The paper's rows come from an older table, so that single cells may differ by about a point; ENAS and "
       "SETN "
@@ -179,8 +179,8 @@ Json idarts_table3(const ReproduceOptions& options) {
     claims.push_back(
         claim("with K = 1 four weight steps are better than one", mean(3) > mean(1), beside(all[3], all[1])));
   }
-  Json result = report("Table 3: T and K on NAS-Bench-201", std::move(rows), std::move(claims), all, ground,
-                       "idarts-table3.csv", options);
+  Json result = item_json("Table 3: T and K on NAS-Bench-201", std::move(rows), std::move(claims), all,
+                          ground, "idarts-table3.csv", options);
   result["notes"].push_back(
       "K counts Hessian products: the series has K + 1 terms. DARTS is its own rule (rate 0.025, alpha "
       "before the "

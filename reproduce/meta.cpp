@@ -107,18 +107,18 @@ FewShotCurve run_few_shot(const FewShotGround& ground, const FewShotRun& run,
   for (size_t i = 0; i < count; ++i) {
     bool there = !by_time && run.iterations[i] == 0;
     double before = now();
-    meta::LearnCallbacks callbacks;
-    callbacks.record = [&](const meta::LearnRecord&) { before = now(); };
-    callbacks.step = [&](const meta::LearnState& s) {
+    meta::LearnHooks hooks;
+    hooks.record = [&](const meta::LearnRecord&) { before = now(); };
+    hooks.step = [&](const meta::LearnState& s) {
       const double after = now();
       seconds += after - before;
       before = after;
       there = by_time ? seconds >= run.seconds[i] : s.algorithm.iteration >= run.iterations[i];
       options.progress(fmt::format("{}: iteration {}, {:.0f} s", run.label, s.algorithm.iteration, seconds));
     };
-    callbacks.interrupted = [&] { return there; };
+    hooks.interrupted = [&] { return there; };
     try {
-      if (!there) state = meta::learn(learner, source, learn, state, callbacks).state;
+      if (!there) state = meta::learn(learner, source, learn, state, hooks).state;
       const FewShotPoint point{.iteration = state.algorithm.iteration,
                                .seconds = seconds,
                                .outer_loss = state.loss_count > 0

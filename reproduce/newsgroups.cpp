@@ -27,7 +27,7 @@ namespace {
 
 // The paper's settings where it prints them: rates 100, T = 10, CG and fixed point of 10 steps, Q = 10 and
 // eta = 0.5. HOAG solves to its tolerances, with room for 100 steps of each kind.
-constexpr double rate = 100, series_rate = 0.5;
+constexpr double rate = 100, linear_rate = 0.5;
 constexpr int64_t records = 40;
 
 // The paper's "reverse" goes on from the last w, as the implementation that it uses does: with T = 10 steps
@@ -75,7 +75,7 @@ Outcome run(const RegularizerSearch& problem, const Entry& entry, double seconds
   settings.inner.rate = rate;
   settings.outer.rate = rate;
   settings.hypergradient.terms = 10;
-  if (entry.algorithm == "stocbio") settings.linear_rate = series_rate;
+  if (entry.algorithm == "stocbio") settings.linear_rate = linear_rate;
   if (entry.algorithm == "hoag") settings.tolerance.most_steps = 100;
   SolveOptions options;
   options.iterations = std::numeric_limits<int64_t>::max();
@@ -174,11 +174,11 @@ Json table_row(const Outcome& o, double budget) {
           {"ended", ended_badly(s.reason) ? std::string(name_of(s.reason)) : "ok"}};
 }
 
-void save(const Json& report, const std::string& folder) {
+void save(const Json& result, const std::string& folder) {
   const std::filesystem::path path(folder);
   write_file(path / "stocbio-newsgroups.csv", [&](std::ostream& to) {
     to << "algorithm,batch,iteration,seconds,oracle_calls,samples,test_loss,test_accuracy\n";
-    for (const Json& row : report.at("rows")) {
+    for (const Json& row : result.at("rows")) {
       for (const Json& point : row.at("history")) {
         to << row.at("algorithm").get<std::string>() << ',' << row.at("batch");
         for (const char* key :
@@ -204,7 +204,7 @@ Json stocbio_newsgroups(const ReproduceOptions& options) {
     options.progress(entry.label());
     outcomes.push_back(run(problem, entry, budget, options.seed));
   }
-  Json report = {{"features", problem.layout().features},
+  Json result = {{"features", problem.layout().features},
                  {"nonzeros", problem.sets().nonzeros},
                  {"train_examples", problem.sets().train.size()},
                  {"valid_examples", problem.sets().valid.size()},
@@ -216,13 +216,13 @@ Json stocbio_newsgroups(const ReproduceOptions& options) {
                  {"rows", Json::array()}};
   Json rows = Json::array();
   for (const Outcome& outcome : outcomes) {
-    report["rows"].push_back(row_json(outcome));
+    result["rows"].push_back(row_json(outcome));
     rows.push_back(table_row(outcome, budget));
   }
-  report["tables"] =
+  result["tables"] =
       Json::array({table(fmt::format("Figures 2 and 3: 20 Newsgroups, {:.0f} s each", budget), rows)});
-  if (!options.out.empty()) save(report, options.out);
-  return report;
+  if (!options.out.empty()) save(result, options.out);
+  return result;
 }
 
 }  // namespace bilevel::reproduce

@@ -80,7 +80,7 @@ inline double unrolled_objective(const Problem& problem, const Tensor& x, const 
                                  const InnerOptions& options, const InnerBatches& batches = {},
                                  const Batch& outer = {}) {
   Oracle oracle(problem);
-  InnerRun run;
+  InnerLoop run;
   run.options = options;
   run.batches = batches;
   const Trajectory inner = run_inner(oracle, x, start, run);
@@ -90,7 +90,7 @@ inline double unrolled_objective(const Problem& problem, const Tensor& x, const 
 // A trajectory that keeps every state.
 inline Trajectory run_all_kept(Oracle& oracle, const Tensor& x, const Tensor& start,
                                const InnerOptions& options, const InnerBatches& batches = {}) {
-  InnerRun run;
+  InnerLoop run;
   run.options = options;
   run.batches = batches;
   for (int64_t t = 0; t < options.steps; ++t) run.keep.push_back(t);

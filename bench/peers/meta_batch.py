@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The hypergradient of a meta-batch in eager PyTorch, as the published codes compute it: a loop over the tasks; for each,
 T gradient steps of a linear head on a shared two-layer embedding, conjugate gradients on Hessian products by autograd, and
-the mixed product by autograd. Reads x.npy and the tasks from --data, as bench_meta_batch --write leaves them. Prints JSON,
+the cross product by autograd. Reads x.npy and the tasks from --data, as bench_meta_batch --write leaves them. Prints JSON,
 time in milliseconds, the fastest of several.
 """
 
@@ -77,8 +77,8 @@ def task_hypergradient(parts, train, train_targets, valid, valid_targets, ways):
         following = dot(r, r)
         d = [a + following / squared * b for a, b in zip(r, d)]
         squared = following
-    mixed = torch.autograd.grad(gradient, parts, v)
-    return [a - b for a, b in zip(direct, mixed)]
+    cross = torch.autograd.grad(gradient, parts, v)
+    return [a - b for a, b in zip(direct, cross)]
 
 
 def main():

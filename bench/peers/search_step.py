@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """One step of an architecture search on NAS-Bench-201 in eager PyTorch: T weight steps of SGD, the Neumann
-hypergradient (K exact Hessian products on one retained graph, the mixed product by a central difference), one Adam step
+hypergradient (K exact Hessian products on one retained graph, the cross product by a central difference), one Adam step
 of alpha. A module for every operation on every edge, as the published codes have it. Reads weights.npy, alpha.npy,
 images.npy and labels.npy (training and validation images, one batch each) from --data, as bench_search_step --write
 leaves them, so that both sides compute the same hypergradient. Prints JSON, times in milliseconds.
@@ -176,7 +176,7 @@ class Search:
         products = torch.autograd.grad(graph, self.weights, grad_outputs=vector, retain_graph=True)
         return [product + DECAY * v for product, v in zip(products, vector)]
 
-    def mixed_difference(self, vector):
+    def cross_difference(self, vector):
         epsilon = DIFFERENCE / torch.cat([v.flatten() for v in vector]).norm()
         gradients = []
         for move in (epsilon, -2 * epsilon):
@@ -199,7 +199,7 @@ class Search:
             vector = [v - RATE * p for v, p in zip(vector, self.hessian_product(graph, vector))]
             total = [t + v for t, v in zip(total, vector)]
         del graph
-        self.model.alpha.grad = direct - self.mixed_difference([RATE * t for t in total])
+        self.model.alpha.grad = direct - self.cross_difference([RATE * t for t in total])
         self.alpha_optimizer.step()
         return self.model.alpha.grad
 
@@ -275,7 +275,7 @@ def main():
         graph = search.gradient_graph()
         parts["hessian_product"] = clock.measure(options.repeat, lambda: search.hessian_product(graph, vector))
         del graph  # before the weights move again
-        parts["mixed_difference"] = clock.measure(options.repeat, lambda: search.mixed_difference(vector))
+        parts["cross_difference"] = clock.measure(options.repeat, lambda: search.cross_difference(vector))
         record["parts"] = parts
     if device.type == "cuda":
         record["peak_mb"] = torch.cuda.max_memory_allocated() / 1e6

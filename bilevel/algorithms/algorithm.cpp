@@ -71,23 +71,11 @@ Tensor projected(const Problem& problem, const Tensor& x) {
 
 Trajectory warm_inner_steps(Oracle& oracle, const AlgorithmState& state, Streams& streams,
                             const InnerOptions& options, int64_t size) {
-  InnerRun run;
+  InnerLoop run;
   run.options = options;
   run.batches = [&streams, size](int64_t) { return streams.inner("steps", size); };
   run.measure_gradient = false;  // it would cost an inner gradient that the rules do not use
   return continue_inner(oracle, state.x, state.inner, run);
-}
-
-void require_rate(std::string_view algorithm, std::string_view option, double value) {
-  if (value > 0 && std::isfinite(value)) return;
-  throw std::invalid_argument(
-      fmt::format("{}: {} = {} must be a finite number above 0", algorithm, option, value));
-}
-
-void require_count(std::string_view algorithm, std::string_view option, int64_t value, int64_t least) {
-  if (value >= least) return;
-  throw std::invalid_argument(
-      fmt::format("{}: {} = {} must be at least {}", algorithm, option, value, least));
 }
 
 }  // namespace bilevel

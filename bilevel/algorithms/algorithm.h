@@ -89,7 +89,4 @@ Tensor projected(const Problem& problem, const Tensor& x);
 Trajectory warm_inner_steps(Oracle& oracle, const AlgorithmState& state, Streams& streams,
                             const InnerOptions& options, int64_t size = 0);
 
-void require_rate(std::string_view algorithm, std::string_view option, double value);  // positive and finite
-void require_count(std::string_view algorithm, std::string_view option, int64_t value, int64_t least);
-
 }  // namespace bilevel

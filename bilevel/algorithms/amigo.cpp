@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "bilevel/algorithms/sampled_hypergradient.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -17,12 +18,12 @@ bool residuals_grow(const LinearResult& result) {
 }  // namespace
 
 void AmigoOptions::validate() const {
-  require_count("amigo", "inner_steps", inner.steps, 1);
-  require_count("amigo", "linear_steps", linear_steps, 1);
-  require_rate("amigo", "inner_rate", inner.rate);
+  require_at_least("amigo", "inner_steps", inner.steps, 1);
+  require_at_least("amigo", "linear_steps", linear_steps, 1);
+  require_positive("amigo", "inner_rate", inner.rate);
   inner.validate();
   linear_schedule.validate();
-  if (linear_rate != 0) require_rate("amigo", "linear_rate", linear_rate);
+  if (linear_rate != 0) require_positive("amigo", "linear_rate", linear_rate);
   curvature.validate();
 }
 

@@ -5,14 +5,15 @@
 #include <algorithm>
 
 #include "bilevel/core/lbfgs.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 
 void BomeOptions::validate() const {
-  require_count("bome", "inner_steps", inner_steps, 1);
-  require_rate("bome", "inner_rate", inner_rate);
-  if (joint_rate != 0) require_rate("bome", "joint_rate", joint_rate);
-  require_rate("bome", "barrier", barrier);
+  require_at_least("bome", "inner_steps", inner_steps, 1);
+  require_positive("bome", "inner_rate", inner_rate);
+  if (joint_rate != 0) require_positive("bome", "joint_rate", joint_rate);
+  require_positive("bome", "barrier", barrier);
 }
 
 Bome::Bome(const BomeOptions& options) : Algorithm(options.outer), options_(options) {

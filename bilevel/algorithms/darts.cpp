@@ -28,7 +28,7 @@ Darts::Darts(const DartsOptions& options)
 void Darts::begin(AlgorithmState& state) const { state.inner = optimizer_->start(state.inner.w); }
 
 Trajectory Darts::one_step(Oracle& oracle, const AlgorithmState& state, const Batch& batch, bool kept) const {
-  InnerRun run;
+  InnerLoop run;
   run.options = inner_;
   run.batches = [&batch](int64_t) { return batch; };
   if (kept) run.keep = estimator_->keeps(1, state.inner.bytes());

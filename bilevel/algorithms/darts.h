@@ -25,7 +25,7 @@ struct DartsOptions {
   OuterOptions outer = {};
   bool first_order = false;
   CurvatureOptions curvature =
-      {};  // difference_mixed and difference_step: the product with C as DARTS's code
+      {};  // difference_cross and difference_step: the product with C as DARTS's code
 };
 
 class Darts : public Algorithm {

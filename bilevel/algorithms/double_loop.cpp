@@ -7,14 +7,14 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void DoubleLoopOptions::validate() const {
   inner.validate();
-  if (!(growth >= 0) || !std::isfinite(growth)) {
-    throw std::invalid_argument(fmt::format("{}: growth = {} must be finite and at least 0", name, growth));
-  }
-  require_count(name, "hessian_batches", hessian_batches, 1);
+  require_nonnegative(name, "growth", growth);
+  require_at_least(name, "hessian_batches", hessian_batches, 1);
   if (one_batch && hessian_batches != 1) {
     throw std::invalid_argument(
         fmt::format("{}: one_batch with hessian_batches = {}: it must be 1", name, hessian_batches));
@@ -45,7 +45,7 @@ void DoubleLoop::begin(AlgorithmState& state) const {
 }
 
 Trajectory DoubleLoop::run(Oracle& oracle, const AlgorithmState& state, Streams& streams) const {
-  InnerRun run;
+  InnerLoop run;
   run.options = options_.inner;
   run.options.steps = inner_steps(state.iteration);
   run.batches = [&streams](int64_t) { return streams.inner("steps"); };

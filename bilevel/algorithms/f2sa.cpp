@@ -1,21 +1,19 @@
 #include "bilevel/algorithms/f2sa.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <cmath>
-#include <stdexcept>
+
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 
 void F2saOptions::validate() const {
-  require_count("f2sa", "inner_steps", inner_steps, 1);
-  require_rate("f2sa", "inner_rate", inner_rate);
-  require_rate("f2sa", "penalty", penalty);
+  require_at_least("f2sa", "inner_steps", inner_steps, 1);
+  require_positive("f2sa", "inner_rate", inner_rate);
+  require_positive("f2sa", "penalty", penalty);
   schedule.validate();
-  if (!(growth >= 0) || !std::isfinite(growth)) {
-    throw std::invalid_argument(fmt::format("f2sa: growth = {} must be finite and at least 0", growth));
-  }
+  require_nonnegative("f2sa: growth", growth);
 }
 
 F2sa::F2sa(const F2saOptions& options) : Algorithm(options.outer), options_(options) { options_.validate(); }

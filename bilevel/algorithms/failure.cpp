@@ -43,7 +43,7 @@ RateInUse inner_rate(const Problem& problem, const AlgorithmSettings& settings, 
 
 // What a series or a single-loop rule's v moves by, where it is not the inner rate.
 double own_linear_rate(const AlgorithmSettings& s) {
-  return s.hypergradient.series_rate > 0 ? s.hypergradient.series_rate : s.linear_rate;
+  return s.hypergradient.linear_rate > 0 ? s.hypergradient.linear_rate : s.linear_rate;
 }
 double own_linear_rate(const AlgorithmSettings& s, const AlgorithmState& state) {
   return own_linear_rate(s) * s.linear_schedule.factor(state.iteration);
@@ -109,7 +109,7 @@ std::string_view name_of(OnFailure choice) {
 AlgorithmSettings adjusted(AlgorithmSettings s, const Adjustment& a) {
   s.inner.rate *= a.inner_rate;
   s.linear_rate *= a.linear_rate;
-  s.hypergradient.series_rate *= a.linear_rate;
+  s.hypergradient.linear_rate *= a.linear_rate;
   s.outer.rate *= a.outer_rate;
   s.joint_rate *= a.outer_rate;
   s.hypergradient.curvature.damping += a.damping;

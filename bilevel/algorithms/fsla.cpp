@@ -4,11 +4,13 @@
 
 #include <stdexcept>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void FslaOptions::validate() const {
   storm.validate("fsla");
-  if (linear_rate != 0) require_rate("fsla", "linear_rate", linear_rate);
+  if (linear_rate != 0) require_positive("fsla", "linear_rate", linear_rate);
   if (v_at != "before" && v_at != "after") {
     throw std::invalid_argument(fmt::format("fsla: v_at = '{}' must be before or after", v_at));
   }

@@ -10,6 +10,7 @@
 
 #include "bilevel/core/errors.h"
 #include "bilevel/core/lbfgs.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -31,28 +32,22 @@ double HoagTolerance::at(int64_t iteration) const {
 }
 
 void HoagTolerance::validate() const {
-  require_rate("hoag", "first tolerance", first);
-  require_rate("hoag", "least tolerance", least);
-  require_count("hoag", "most_steps", most_steps, 1);
+  require_positive("hoag", "first tolerance", first);
+  require_positive("hoag", "least tolerance", least);
+  require_at_least("hoag", "most_steps", most_steps, 1);
   if (decay != "exponential" && decay != "quadratic" && decay != "cubic") {
     throw std::invalid_argument(
         fmt::format("hoag: tolerance decay '{}' must be exponential, quadratic or cubic", decay));
   }
-  if (!(factor > 0 && factor < 1)) {
-    throw std::invalid_argument(fmt::format("hoag: tolerance factor = {} must be in (0, 1)", factor));
-  }
+  require_between_0_and_1("hoag: tolerance factor", factor);
 }
 
 void HoagOptions::validate() const {
-  require_rate("hoag", "inner_rate", inner_rate);
+  require_positive("hoag", "inner_rate", inner_rate);
   tolerance.validate();
-  if (!(increase >= 1) || !std::isfinite(increase)) {
-    throw std::invalid_argument(fmt::format("hoag: increase = {} must be finite and at least 1", increase));
-  }
+  require(increase >= 1 && std::isfinite(increase), "hoag: increase", increase, "finite and at least 1");
   for (const auto& [option, value] : {std::pair{"decrease", decrease}, std::pair{"sufficient", sufficient}}) {
-    if (!(value > 0 && value < 1)) {
-      throw std::invalid_argument(fmt::format("hoag: {} = {} must be in (0, 1)", option, value));
-    }
+    require_between_0_and_1(fmt::format("hoag: {}", option), value);
   }
   curvature.validate();
 }

@@ -4,12 +4,13 @@
 
 #include "bilevel/algorithms/recursive_momentum.h"
 #include "bilevel/algorithms/soba.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 
 void MaSobaOptions::validate() const {
-  require_rate("ma-soba", "inner_rate", inner_rate);
-  if (linear_rate != 0) require_rate("ma-soba", "linear_rate", linear_rate);
+  require_positive("ma-soba", "inner_rate", inner_rate);
+  if (linear_rate != 0) require_positive("ma-soba", "linear_rate", linear_rate);
   inner_schedule.validate();
   linear_schedule.validate();
   curvature.validate();

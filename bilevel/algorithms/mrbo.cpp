@@ -1,9 +1,11 @@
 #include "bilevel/algorithms/mrbo.h"
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void MrboOptions::validate() const {
-  require_count("mrbo", "terms", terms, 0);
+  require_at_least("mrbo", "terms", terms, 0);
   momentum.validate("mrbo");
 }
 
@@ -16,7 +18,7 @@ HypergradientSample Mrbo::draw(Streams& streams) const {
 }
 
 ImplicitSolve Mrbo::solver(const HypergradientSample& sample) const {
-  return neumann_on(sample, series_rate());
+  return neumann_on(sample, linear_rate());
 }
 
 }  // namespace bilevel

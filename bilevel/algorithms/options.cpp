@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 32> option_names{
     "inner-steps",    "inner-rate",      "inner-optimizer",  "inner-momentum",  "inner-clip",
     "inner-schedule", "inner-batch",     "outer-rate",       "outer-optimizer", "outer-momentum",
     "outer-schedule", "outer-batch",     "method",           "terms",           "truncate",
-    "linear-rate",    "linear-schedule", "damping",          "curvature",       "difference-mixed",
+    "linear-rate",    "linear-schedule", "damping",          "curvature",       "difference-cross",
     "error-bound",    "growth",          "strong-convexity", "hessian-batch",   "momentum-decay",
     "averaging",      "period",          "large-batch",      "penalty",         "penalty-growth",
     "joint-rate",     "barrier"};
@@ -33,10 +33,10 @@ struct OfEstimator {
 constexpr std::array<OfEstimator, 6> of_estimators{
     {{Option::terms, EstimatorOption::terms},
      {Option::truncate, EstimatorOption::truncate},
-     {Option::linear_rate, EstimatorOption::series_rate},
+     {Option::linear_rate, EstimatorOption::linear_rate},
      {Option::damping, EstimatorOption::damping},
      {Option::curvature, EstimatorOption::curvature},
-     {Option::difference_mixed, EstimatorOption::difference_mixed}}};
+     {Option::difference_cross, EstimatorOption::difference_cross}}};
 
 bool has_inner_momentum(const InnerOptions& inner) {
   return inner.optimizer == "heavy-ball" || inner.optimizer == "nesterov";

@@ -35,7 +35,7 @@ enum class AlgorithmOption {
   linear_schedule,
   damping,
   curvature,
-  difference_mixed,
+  difference_cross,
   error_bound,
   growth,
   strong_convexity,

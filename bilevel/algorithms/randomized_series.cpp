@@ -5,12 +5,13 @@
 #include <cmath>
 
 #include "bilevel/algorithms/algorithm.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 
 void RandomizedSeriesOptions::validate(std::string_view algorithm) const {
-  require_count(algorithm, "terms", terms, 1);
-  if (rate != 0) require_rate(algorithm, "linear_rate", rate);
+  require_at_least(algorithm, "terms", terms, 1);
+  if (rate != 0) require_positive(algorithm, "linear_rate", rate);
   curvature.validate();
 }
 

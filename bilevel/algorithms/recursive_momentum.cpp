@@ -3,19 +3,17 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <stdexcept>
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 
 void require_averaging(std::string_view algorithm, double value) {
-  if (value > 0 && value <= 1) return;
-  throw std::invalid_argument(
-      fmt::format("{}: averaging = {} must be above 0 and at most 1", algorithm, value));
+  require(value > 0 && value <= 1, fmt::format("{}: averaging", algorithm), value, "above 0 and at most 1");
 }
 
 void RecursiveMomentumOptions::validate(std::string_view algorithm) const {
-  require_rate(algorithm, "inner_rate", inner_rate);
-  if (series_rate != 0) require_rate(algorithm, "series_rate", series_rate);
+  require_positive(algorithm, "inner_rate", inner_rate);
+  if (linear_rate != 0) require_positive(algorithm, "linear_rate", linear_rate);
   require_averaging(algorithm, averaging);
   curvature.validate();
 }
@@ -28,7 +26,7 @@ Tensor recursive_momentum(const Tensor& newest, const Tensor& at_previous, const
 RecursiveMomentum::RecursiveMomentum(std::string_view name, const RecursiveMomentumOptions& options)
     : Algorithm(options.outer), options_(options) {
   options_.validate(name);
-  if (options_.series_rate == 0) options_.series_rate = options_.inner_rate;
+  if (options_.linear_rate == 0) options_.linear_rate = options_.inner_rate;
 }
 
 IterationSummary RecursiveMomentum::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {

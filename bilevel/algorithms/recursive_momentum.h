@@ -18,7 +18,7 @@ namespace bilevel {
 
 struct RecursiveMomentumOptions {
   double inner_rate = 0.1;
-  double series_rate = 0;  // of the Neumann series; 0 = the inner rate: both need rate < 2 / L
+  double linear_rate = 0;  // of the Neumann series; 0 = the inner rate: both need rate < 2 / L
   // a_0, in (0, 1]: 1 forgets, and leaves plain stochastic directions; 0.1 averages about ten samples.
   double averaging = 0.1;
   OuterOptions outer = {};
@@ -29,7 +29,7 @@ struct RecursiveMomentumOptions {
 class RecursiveMomentum : public Algorithm {
  protected:
   RecursiveMomentum(std::string_view name, const RecursiveMomentumOptions& options);
-  double series_rate() const { return options_.series_rate; }
+  double linear_rate() const { return options_.linear_rate; }
 
  private:
   virtual HypergradientSample draw(Streams& streams) const = 0;

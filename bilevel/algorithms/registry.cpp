@@ -48,7 +48,7 @@ Made double_loop(const std::string& name, const std::string& method, Starts star
   options.one_batch = name == "idarts";
   options.with_bound = s.with_bound;
   EstimatorSettings hypergradient = s.hypergradient;
-  if (hypergradient.series_rate == 0) hypergradient.series_rate = s.linear_rate;
+  if (hypergradient.linear_rate == 0) hypergradient.linear_rate = s.linear_rate;
   return std::make_unique<DoubleLoop>(options, make_estimator(method, hypergradient));
 }
 
@@ -67,14 +67,14 @@ Made darts(bool first_order, const Settings& s) {
 }
 
 // The rate of a rule's own series; the estimators' setting goes first, as in double loops.
-double series_rate(const Settings& s) {
-  return s.hypergradient.series_rate > 0 ? s.hypergradient.series_rate : s.linear_rate;
+double linear_rate(const Settings& s) {
+  return s.hypergradient.linear_rate > 0 ? s.hypergradient.linear_rate : s.linear_rate;
 }
 
 Made stocbio(const Settings& s) {
   StocbioOptions options{.inner = s.inner, .outer = s.outer};
   options.terms = s.hypergradient.terms;
-  options.linear_rate = series_rate(s);
+  options.linear_rate = linear_rate(s);
   options.strong_convexity = s.strong_convexity;
   options.hessian_batch = s.hessian_batch;
   options.curvature = s.hypergradient.curvature;
@@ -83,7 +83,7 @@ Made stocbio(const Settings& s) {
 
 RandomizedSeriesOptions randomized(const Settings& s) {
   return {.terms = s.hypergradient.terms,
-          .rate = series_rate(s),
+          .rate = linear_rate(s),
           .single_sample = s.single_sample,
           .curvature = s.hypergradient.curvature};
 }
@@ -111,7 +111,7 @@ Made fsla(const Settings& s) {
 Made single_loop(const std::string& solver, const Settings& s) {
   SingleLoopOptions options{.storm = storm(s), .solver = solver};
   options.terms = s.hypergradient.terms;
-  options.linear_rate = series_rate(s);
+  options.linear_rate = linear_rate(s);
   options.relative_tolerance = s.hypergradient.relative_tolerance;
   options.curvature = s.hypergradient.curvature;
   return std::make_unique<SingleLoop>(options);
@@ -119,7 +119,7 @@ Made single_loop(const std::string& solver, const Settings& s) {
 
 RecursiveMomentumOptions momentum(const Settings& s) {
   return {.inner_rate = s.inner.rate,
-          .series_rate = series_rate(s),
+          .linear_rate = linear_rate(s),
           .averaging = s.averaging,
           .outer = s.outer,
           .curvature = s.hypergradient.curvature};
@@ -147,7 +147,7 @@ Made ma_soba(const Settings& s) {
 Made amigo(const Settings& s) {
   return std::make_unique<Amigo>(AmigoOptions{.inner = s.inner,
                                               .linear_steps = s.hypergradient.terms,
-                                              .linear_rate = series_rate(s),
+                                              .linear_rate = linear_rate(s),
                                               .linear_schedule = s.linear_schedule,
                                               .outer = s.outer,
                                               .curvature = s.hypergradient.curvature});
@@ -159,7 +159,7 @@ Made vrbo(const Settings& s) {
                                             .large_batch = s.large_batch,
                                             .terms = s.hypergradient.terms,
                                             .inner_rate = s.inner.rate,
-                                            .series_rate = series_rate(s),
+                                            .linear_rate = linear_rate(s),
                                             .outer = s.outer,
                                             .curvature = s.hypergradient.curvature});
 }
@@ -188,7 +188,7 @@ std::vector<AlgorithmRow> make_rows() {
                    Option::inner_schedule};
   const Reads loop = outer + step + Reads{Option::inner_steps};
   const Reads matrix{Option::damping, Option::curvature};
-  const Reads system = matrix + Reads{Option::difference_mixed};
+  const Reads system = matrix + Reads{Option::difference_cross};
   const Reads series = system + Reads{Option::terms, Option::linear_rate};
   const Reads unrolled = loop + Reads{Option::error_bound};
   const Reads implicit = unrolled + system + Reads{Option::terms};
@@ -205,7 +205,7 @@ std::vector<AlgorithmRow> make_rows() {
       {"reverse", "back-propagation through T steps from the first w", Family::cold, unrolled,
        [](const Settings& s) { return double_loop("reverse", "reverse", Starts::cold, s); }},
       {"krmd", "K-RMD: back-propagation through the last K of T steps from the first w", Family::cold,
-       unrolled + Reads{Option::truncate, Option::difference_mixed},
+       unrolled + Reads{Option::truncate, Option::difference_cross},
        [](const Settings& s) { return double_loop("krmd", "truncated", Starts::cold, s); }},
       {"itd", "ITD-BiO: back-propagation through T steps, w warm-started", Family::warm, unrolled,
        [](const Settings& s) { return double_loop("itd", "reverse", Starts::warm_inner, s); }},
@@ -220,7 +220,7 @@ std::vector<AlgorithmRow> make_rows() {
        implicit + Reads{Option::linear_rate},
        [](const Settings& s) { return double_loop("idarts", "neumann", Starts::warm_inner, s); }},
       {"darts", "DARTS: x along the derivative of one virtual step, then that step of w at the new x",
-       Family::stochastic, outer + step + Reads{Option::difference_mixed},
+       Family::stochastic, outer + step + Reads{Option::difference_cross},
        [](const Settings& s) { return darts(false, s); }},
       {"darts-first-order", "DARTS with df/dx alone: nothing comes through w", Family::stochastic,
        outer + step, [](const Settings& s) { return darts(true, s); }},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bilevel/algorithms/soba.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -76,8 +77,8 @@ AtBlock estimate(AlgorithmState& state, Streams& streams, const std::string& set
 }  // namespace
 
 void SabaOptions::validate() const {
-  require_rate("saba", "inner_rate", inner_rate);
-  if (linear_rate != 0) require_rate("saba", "linear_rate", linear_rate);
+  require_positive("saba", "inner_rate", inner_rate);
+  if (linear_rate != 0) require_positive("saba", "linear_rate", linear_rate);
   inner_schedule.validate();
   linear_schedule.validate();
   curvature.validate();

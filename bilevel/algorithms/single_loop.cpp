@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void SingleLoopOptions::validate() const {
@@ -11,8 +13,8 @@ void SingleLoopOptions::validate() const {
     throw std::invalid_argument(fmt::format("single loop: solver = '{}' must be neumann or cg", solver));
   }
   storm.validate("single-loop-" + solver);
-  require_count("single-loop-" + solver, "terms", terms, 0);
-  if (linear_rate != 0) require_rate("single-loop-" + solver, "linear_rate", linear_rate);
+  require_at_least("single-loop-" + solver, "terms", terms, 0);
+  if (linear_rate != 0) require_positive("single-loop-" + solver, "linear_rate", linear_rate);
   curvature.validate();
 }
 

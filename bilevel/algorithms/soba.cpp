@@ -4,11 +4,13 @@
 
 #include <memory>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void SobaOptions::validate() const {
-  require_rate("soba", "inner_rate", inner_rate);
-  if (linear_rate != 0) require_rate("soba", "linear_rate", linear_rate);
+  require_positive("soba", "inner_rate", inner_rate);
+  if (linear_rate != 0) require_positive("soba", "linear_rate", linear_rate);
   inner_schedule.validate();
   linear_schedule.validate();
   curvature.validate();

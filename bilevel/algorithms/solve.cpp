@@ -13,6 +13,7 @@
 
 #include "bilevel/algorithms/options.h"
 #include "bilevel/core/errors.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -70,19 +71,17 @@ SolveRecord record_of(const Problem& problem, const Algorithm& algorithm, const 
 }  // namespace
 
 void SolveOptions::validate() const {
-  require_count("solve", "iterations", iterations, 0);
-  require_count("solve", "oracle_calls", oracle_calls, 0);
-  require_count("solve", "records", records, 1);
-  require_count("solve", "most_repairs", most_repairs, 0);
+  require_at_least("solve", "iterations", iterations, 0);
+  require_at_least("solve", "oracle_calls", oracle_calls, 0);
+  require_at_least("solve", "records", records, 1);
+  require_at_least("solve", "most_repairs", most_repairs, 0);
   if (on_failure != OnFailure::stop && !settings) {
     throw std::invalid_argument(fmt::format(
         "solve: on_failure = {} needs the settings that the algorithm was made of", name_of(on_failure)));
   }
   for (const auto& [option, value] :
        {std::pair{"seconds", seconds}, std::pair{"direction_tolerance", direction_tolerance}}) {
-    if (!(value >= 0) || !std::isfinite(value)) {
-      throw std::invalid_argument(fmt::format("solve: {} = {} must be finite and at least 0", option, value));
-    }
+    require_nonnegative("solve", option, value);
   }
   batches.validate();
 }

@@ -59,7 +59,7 @@ enum class StopReason {
   seconds,
   oracle_calls,
   converged,
-  stopped,      // the callback said so
+  stopped,      // the hook asked for it
   not_finite,   // the last good state is kept
   interrupted,  // in the middle: another call goes on from there
   failed,  // still finite, but no use: it diverges, or nothing comes through w; the last good state is kept
@@ -93,7 +93,7 @@ struct SolveState {
   FailureWatch watch;                      // what counts as out of hand
   AlgorithmState good;                     // the last one from which an iteration went well
   Adjustment adjustment;                   // by repairs
-  bool stopped = false;                    // by the callback
+  bool stopped = false;                    // by a hook
 };
 
 struct SolveHooks {

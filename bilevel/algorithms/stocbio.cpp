@@ -5,6 +5,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 namespace {
 
@@ -21,13 +23,13 @@ NeumannEstimatorOptions series_of(const StocbioOptions& options) {
 
 void StocbioOptions::validate() const {
   inner.validate();
-  require_count("stocbio", "terms", terms, 0);
-  require_count("stocbio", "hessian_batch", hessian_batch, 0);
-  if (linear_rate != 0) require_rate("stocbio", "linear_rate", linear_rate);
+  require_at_least("stocbio", "terms", terms, 0);
+  require_at_least("stocbio", "hessian_batch", hessian_batch, 0);
+  if (linear_rate != 0) require_positive("stocbio", "linear_rate", linear_rate);
   const double rate = linear_rate > 0 ? linear_rate : inner.rate;
   if (!(strong_convexity >= 0) || !(strong_convexity * rate < 1)) {
     throw std::invalid_argument(
-        fmt::format("stocbio: strong_convexity = {} must be at least 0 and below 1 / rate of the series = {}",
+        fmt::format("stocbio: strong_convexity = {}: must be at least 0 and below 1 / rate of the series = {}",
                     strong_convexity, 1 / rate));
   }
   curvature.validate();

@@ -5,6 +5,8 @@
 
 #include <stdexcept>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 namespace {
 
@@ -18,10 +20,10 @@ OuterOptions outer_of(const StormOptions& options, std::string_view algorithm) {
 }  // namespace
 
 void StormOptions::validate(std::string_view algorithm) const {
-  require_rate(algorithm, "inner_rate", inner_rate);
+  require_positive(algorithm, "inner_rate", inner_rate);
   if (!(momentum_decay > 0 && momentum_decay <= 1)) {
     throw std::invalid_argument(
-        fmt::format("{}: momentum_decay = {} must be above 0 and at most 1", algorithm, momentum_decay));
+        fmt::format("{}: momentum_decay = {}: must be above 0 and at most 1", algorithm, momentum_decay));
   }
   schedule.validate();
 }

@@ -14,7 +14,7 @@ namespace bilevel {
 void StreamOptions::validate() const {
   if (inner_batch < 0 || outer_batch < 0) {
     throw std::invalid_argument(
-        fmt::format("batches: inner_batch = {} and outer_batch = {} must be at least 0; 0 is the full set",
+        fmt::format("batches: inner_batch = {} and outer_batch = {}: must be at least 0; 0 is the full set",
                     inner_batch, outer_batch));
   }
 }
@@ -68,7 +68,7 @@ Batch Streams::draw(std::string name, int64_t population, int64_t size) {
 
 Tensor random_subset(Random& random, int64_t population, int64_t size) {
   if (size < 0 || size > population) {
-    throw std::invalid_argument(fmt::format("random_subset: size = {} must be in 0 .. {}", size, population));
+    throw std::invalid_argument(fmt::format("random_subset: size = {}: must be in 0 .. {}", size, population));
   }
   // Floyd's method: every subset is equally likely, and only `size` numbers are drawn.
   std::unordered_set<int64_t> chosen;

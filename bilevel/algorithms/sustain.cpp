@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void SustainOptions::validate() const {
-  require_count("sustain", "terms", terms, 1);
+  require_at_least("sustain", "terms", terms, 1);
   momentum.validate("sustain");
 }
 
@@ -20,8 +22,8 @@ HypergradientSample Sustain::draw(Streams& streams) const {
 
 ImplicitSolve Sustain::solver(const HypergradientSample& sample) const {
   const auto length = static_cast<int64_t>(sample.hessian.size());
-  const double scale = static_cast<double>(options_.terms) * series_rate();
-  return [length, scale, rate = series_rate()](CurvatureProducts& products, const Tensor& p) {
+  const double scale = static_cast<double>(options_.terms) * linear_rate();
+  return [length, scale, rate = linear_rate()](CurvatureProducts& products, const Tensor& p) {
     LinearResult result;
     Tensor summand = p;
     for (int64_t k = 0; k < length; ++k) summand = descend(summand, products(summand, k), rate);

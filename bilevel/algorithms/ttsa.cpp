@@ -27,7 +27,7 @@ void TtsaOptions::validate() const {
   falling(outer_exponent).validate();
   if (outer_exponent < inner_exponent) {
     throw std::invalid_argument(
-        fmt::format("ttsa: outer_exponent = {} must be at least inner_exponent = {}, or w cannot follow x",
+        fmt::format("ttsa: outer_exponent = {}: must be at least inner_exponent = {}, or w cannot follow x",
                     outer_exponent, inner_exponent));
   }
 }

@@ -2,26 +2,28 @@
 
 #include <ATen/ATen.h>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void VrboOptions::validate() const {
-  require_count("vrbo", "inner_steps", inner_steps, 1);
-  require_count("vrbo", "period", period, 1);
-  require_count("vrbo", "large_batch", large_batch, 0);
-  require_count("vrbo", "terms", terms, 0);
-  require_rate("vrbo", "inner_rate", inner_rate);
-  if (series_rate != 0) require_rate("vrbo", "series_rate", series_rate);
+  require_at_least("vrbo", "inner_steps", inner_steps, 1);
+  require_at_least("vrbo", "period", period, 1);
+  require_at_least("vrbo", "large_batch", large_batch, 0);
+  require_at_least("vrbo", "terms", terms, 0);
+  require_positive("vrbo", "inner_rate", inner_rate);
+  if (linear_rate != 0) require_positive("vrbo", "linear_rate", linear_rate);
   curvature.validate();
 }
 
 Vrbo::Vrbo(const VrboOptions& options) : Algorithm(options.outer), options_(options) {
   options_.validate();
-  if (options_.series_rate == 0) options_.series_rate = options_.inner_rate;
+  if (options_.linear_rate == 0) options_.linear_rate = options_.inner_rate;
 }
 
 Hypergradient Vrbo::hypergradient(Oracle& oracle, const Tensor& w, const Tensor& x,
                                   const HypergradientSample& sample) const {
-  return hypergradient_on(oracle, w, x, sample, options_.curvature, neumann_on(sample, options_.series_rate));
+  return hypergradient_on(oracle, w, x, sample, options_.curvature, neumann_on(sample, options_.linear_rate));
 }
 
 // The m + 1 steps of w after x has moved. With a large batch to come only u is kept up, as long as steps need

@@ -28,7 +28,7 @@ struct VrboOptions {
   int64_t large_batch = 0;   // examples of either set; 0 = the full sets, as for finite sums
   int64_t terms = 10;        // K
   double inner_rate = 0.1;
-  double series_rate = 0;  // of the Neumann series; 0 = the inner rate: both need rate < 2 / L
+  double linear_rate = 0;  // of the Neumann series; 0 = the inner rate: both need rate < 2 / L
   OuterOptions outer = {};
   CurvatureOptions curvature = {};
   void validate() const;

@@ -24,13 +24,13 @@ double cross_operator_norm(Oracle& oracle, const Tensor& w, const Tensor& x) {
 }  // namespace
 
 BoundInputs bound_inputs(Oracle& oracle, const Tensor& x, const Trajectory& trajectory,
-                         const Spectrum& spectrum, const CurvatureOptions& curvature, double series_rate) {
+                         const Spectrum& spectrum, const CurvatureOptions& curvature, double linear_rate) {
   BoundInputs inputs;
   inputs.mu = spectrum.smallest;
   inputs.smoothness = spectrum.largest;
   inputs.hessian = curvature.kind == "hessian" && curvature.damping == 0;
   inputs.rate = trajectory.last_rate();
-  inputs.series_rate = series_rate > 0 ? series_rate : inputs.rate;
+  inputs.linear_rate = linear_rate > 0 ? linear_rate : inputs.rate;
   inputs.p_norm = oracle.outer_gradients(trajectory.final.w, x, Batch{}).w.norm().item<double>();
   inputs.cross_norm = cross_operator_norm(oracle, trajectory.final.w, x);
   inputs.largest_cross_norm = inputs.cross_norm;
@@ -50,7 +50,7 @@ double theory_of_terms(const std::string& method, int64_t terms, const BoundInpu
   if (in.mu <= 0) return none;
   const double k = static_cast<double>(terms);
   const bool is_series = method == "neumann" || method == "fixed-point";
-  const double rate = is_series ? in.series_rate : in.rate;
+  const double rate = is_series ? in.linear_rate : in.rate;
   const double factor = 1 - rate * in.mu;
   const bool small_rate = rate * in.smoothness <= 1 + 1e-9;
   if (is_series) {

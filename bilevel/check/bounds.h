@@ -19,14 +19,14 @@ struct BoundInputs {
   double mu = 0, smoothness = 0;  // extremes of the curvature at the final iterate
   bool hessian = true;            // which is the Hessian itself, so that it also governs the steps
   double rate = 0;                // of the inner steps
-  double series_rate = 0;         // of neumann and fixed-point
+  double linear_rate = 0;         // of neumann and fixed-point
   double p_norm = 0;              // |df/dw|
   double cross_norm = 0;          // |C| at the final iterate
   double largest_cross_norm = 0;  // the largest |C| met along the trajectory, at up to 20 of its kept states
   int64_t steps = 0;              // T
 };
 BoundInputs bound_inputs(Oracle& oracle, const Tensor& x, const Trajectory& trajectory,
-                         const Spectrum& spectrum, const CurvatureOptions& curvature, double series_rate);
+                         const Spectrum& spectrum, const CurvatureOptions& curvature, double linear_rate);
 
 // Absolute: the distance of an implicit method from the exact inverse of the same curvature at the final
 // iterate, of truncated from the unrolled reference. NaN where there is none: mu <= 0, a rate above 1/L,

@@ -14,6 +14,7 @@
 #include "bilevel/check/method.h"
 #include "bilevel/check/verdict.h"
 #include "bilevel/core/errors.h"
+#include "bilevel/core/require.h"
 #include "bilevel/hypergradients/bound.h"
 
 namespace bilevel {
@@ -45,24 +46,24 @@ class Checker {
     methods_ = all_methods(by_name() ? options_.methods : registry_names(), options_.own);
   }
 
-  CheckReport run() {
+  CheckResult run() {
     start_ = problem_.initial_inner(options_.seed);
     x_ = problem_.initial_outer(options_.seed);
-    report_.problem = options_.problem;
-    report_.inner_size = start_.numel();
-    report_.outer_size = x_.numel();
-    report_.inner = options_.inner;
-    report_.trust_below = start_.scalar_type() == at::kDouble ? 1e-6 : 1e-3;
+    result_.problem = options_.problem;
+    result_.inner_size = start_.numel();
+    result_.outer_size = x_.numel();
+    result_.inner = options_.inner;
+    result_.trust_below = start_.scalar_type() == at::kDouble ? 1e-6 : 1e-3;
     optimizer_ = make_inner_optimizer(options_.inner);
 
     check_rate_at_start();
     run_inner_loop();
     measure_spectrum();
     find_references();
-    for (const Method& method : methods_) report_.methods.push_back(run_method(method));
+    for (const Method& method : methods_) result_.methods.push_back(run_method(method));
     if (options_.sweep) run_sweep();
-    judge(report_);
-    return std::move(report_);
+    judge(result_);
+    return std::move(result_);
   }
 
  private:
@@ -110,7 +111,7 @@ class Checker {
   bool with_bound() const {
     const CurvatureOptions& curvature = options_.settings.curvature;
     return !options_.reference_at_iterate && curvature.kind == "hessian" && curvature.damping == 0 &&
-           std::isfinite(report_.spectrum.condition_number());
+           std::isfinite(result_.spectrum.condition_number());
   }
 
   // One trajectory serves all methods: it keeps what any of them reads. A sweep of K reads all states.
@@ -132,7 +133,7 @@ class Checker {
   void run_inner_loop() {
     say(fmt::format("inner loop, {} steps", options_.inner.steps));
     const auto begin = std::chrono::steady_clock::now();
-    InnerRun run;
+    InnerLoop run;
     run.options = options_.inner;
     run.keep = kept_states();
     try {
@@ -141,54 +142,54 @@ class Checker {
       throw NotFiniteError(fmt::format("{} The largest safe rate, from the spectrum at the start, is {:.6g}.",
                                        error.what(), safe_rate_at_start()));
     }
-    report_.inner_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    report_.inner_counts = final_.counts;
-    report_.inner_gradient_norm = final_.gradient_norm;
-    report_.inner_rate = final_.last_rate();
-    report_.initial_gradient_norm =
+    result_.inner_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    result_.inner_counts = final_.counts;
+    result_.inner_gradient_norm = final_.gradient_norm;
+    result_.inner_rate = final_.last_rate();
+    result_.initial_gradient_norm =
         oracle_.inner_gradient(first_iterate(), x_, Batch{}).norm().item<double>();
   }
 
   void measure_spectrum() {
     say("spectrum at the final iterate");
-    report_.spectrum = spectrum_at(final_.final.w);
-    report_.largest_safe_rate = optimizer_->largest_safe_rate(report_.spectrum.largest);
-    report_.contraction =
-        options_.inner.optimizer == "gd" ? report_.spectrum.contraction(report_.inner_rate) : none;
-    const double largest = std::max(std::abs(report_.spectrum.largest), std::abs(report_.spectrum.smallest));
-    if (options_.series_rate_auto && largest > 0 && std::isfinite(largest)) {
-      options_.settings.series_rate = 1 / largest;
+    result_.spectrum = spectrum_at(final_.final.w);
+    result_.largest_safe_rate = optimizer_->largest_safe_rate(result_.spectrum.largest);
+    result_.contraction =
+        options_.inner.optimizer == "gd" ? result_.spectrum.contraction(result_.inner_rate) : none;
+    const double largest = std::max(std::abs(result_.spectrum.largest), std::abs(result_.spectrum.smallest));
+    if (options_.linear_rate_auto && largest > 0 && std::isfinite(largest)) {
+      options_.settings.linear_rate = 1 / largest;
     }
-    const double given = options_.settings.series_rate;
-    report_.curvature = options_.settings.curvature;
-    report_.series_rate = given > 0 ? given : report_.inner_rate;
-    report_.series_contraction = report_.spectrum.contraction(report_.series_rate);
+    const double given = options_.settings.linear_rate;
+    result_.curvature = options_.settings.curvature;
+    result_.linear_rate = given > 0 ? given : result_.inner_rate;
+    result_.series_contraction = result_.spectrum.contraction(result_.linear_rate);
     // Finite, but on its way out: the numbers below would describe nothing.
-    if (report_.inner_rate >= report_.largest_safe_rate &&
-        report_.inner_gradient_norm > 10 * report_.initial_gradient_norm) {
+    if (result_.inner_rate >= result_.largest_safe_rate &&
+        result_.inner_gradient_norm > 10 * result_.initial_gradient_norm) {
       throw NotFiniteError(
           fmt::format("the inner loop diverges at rate {:g}: |grad_w g| grew from {:.3g} to {:.3g} in {} "
                       "steps. The largest safe "
                       "rate is {:.6g} at the start and {:.6g} at the final iterate.",
-                      report_.inner_rate, report_.initial_gradient_norm, report_.inner_gradient_norm,
-                      options_.inner.steps, safe_rate_at_start(), report_.largest_safe_rate));
+                      result_.inner_rate, result_.initial_gradient_norm, result_.inner_gradient_norm,
+                      options_.inner.steps, safe_rate_at_start(), result_.largest_safe_rate));
     }
   }
 
   void find_references() {
     if (options_.reference_at_iterate) {
       say("implicit reference: the curvature at the final iterate");
-      report_.implicit = implicit_reference_at(oracle_, x_, final_.final.w, options_.settings.curvature);
+      result_.implicit = implicit_reference_at(oracle_, x_, final_.final.w, options_.settings.curvature);
     } else {
       say("implicit reference: solving the inner problem by Newton's method");
-      report_.implicit = implicit_reference(oracle_, x_, final_.final.w, options_.settings.curvature);
+      result_.implicit = implicit_reference(oracle_, x_, final_.final.w, options_.settings.curvature);
     }
     if (!wants_unrolled()) {
-      report_.unrolled.why = "only implicit methods were asked for, and the graph of all steps is large";
+      result_.unrolled.why = "only implicit methods were asked for, and the graph of all steps is large";
       return;
     }
     say("unrolled reference: automatic differentiation through the unrolled graph");
-    report_.unrolled = unrolled_reference(problem_, x_, start_, options_.inner);
+    result_.unrolled = unrolled_reference(problem_, x_, start_, options_.inner);
   }
 
   // Its graph holds T copies of everything that a step computes.
@@ -228,15 +229,15 @@ class Checker {
                   .theory = none,
                   .why = {}};
     const Tensor& value = row.hypergradient.value;
-    row.error_implicit = relative_error(value, report_.implicit.value);
-    row.error_unrolled = relative_error(value, report_.unrolled.value);
-    if (report_.implicit.value.defined()) {
-      const double scale = report_.implicit.value.norm().item<double>();
+    row.error_implicit = relative_error(value, result_.implicit.value);
+    row.error_unrolled = relative_error(value, result_.unrolled.value);
+    if (result_.implicit.value.defined()) {
+      const double scale = result_.implicit.value.norm().item<double>();
       row.error_bound = row.hypergradient.bound.value / (scale > 0 ? scale : 1);
     }
     if (value.defined()) row.vacuous = is_vacuous(row.hypergradient.bound, value.norm().item<double>());
-    row.cosine_implicit = cosine(value, report_.implicit.value);
-    row.cosine_unrolled = cosine(value, report_.unrolled.value);
+    row.cosine_implicit = cosine(value, result_.implicit.value);
+    row.cosine_unrolled = cosine(value, result_.unrolled.value);
     return row;
   }
 
@@ -274,14 +275,14 @@ class Checker {
 
   void run_sweep() {
     const auto [from, to] = *options_.sweep;
-    const BoundInputs inputs = bound_inputs(oracle_, x_, final_, report_.spectrum,
-                                            options_.settings.curvature, options_.settings.series_rate);
+    const BoundInputs inputs = bound_inputs(oracle_, x_, final_, result_.spectrum,
+                                            options_.settings.curvature, options_.settings.linear_rate);
     const Tensor at_iterate = inverse_at_iterate();
     KnownConstants known;
     for (const Method& method : methods_) {
       if (!method.has_terms) continue;
       say(fmt::format("sweep of {}", method.name));
-      const Tensor& reference = method.implicit ? at_iterate : report_.unrolled.value;
+      const Tensor& reference = method.implicit ? at_iterate : result_.unrolled.value;
       for (int64_t k = from; k <= to; ++k) {
         EstimatorSettings settings = options_.settings;
         settings.terms = k;
@@ -292,7 +293,7 @@ class Checker {
         HypergradientRequest request{
             .x = x_, .inner = final_, .with_bound = with_bound() && !method.implicit};
         Hypergradient found = estimator->estimate(oracle_, request);
-        if (with_bound() && method.implicit) bound_error(oracle_, request, found, &known);
+        if (with_bound() && method.implicit) add_error_bound(oracle_, request, found, &known);
         MethodRow row = compare(method, std::move(found));
         row.terms = k;
         if (reference.defined()) {
@@ -301,14 +302,14 @@ class Checker {
           const bool applies = method.implicit || options_.inner.optimizer == "gd";
           if (applies) row.theory = theory_of_terms(method.name, k, inputs) / (scale > 0 ? scale : 1);
         }
-        report_.sweep.push_back(std::move(row));
+        result_.sweep.push_back(std::move(row));
       }
     }
   }
 
   // What the linear solves of the sweep approach: the formula where the inner loop ended, solved or not.
   Tensor inverse_at_iterate() {
-    if (report_.implicit.at_iterate) return report_.implicit.value;
+    if (result_.implicit.at_iterate) return result_.implicit.value;
     say("the exact inverse at the final iterate");
     return implicit_reference_at(oracle_, x_, final_.final.w, options_.settings.curvature).value;
   }
@@ -318,7 +319,7 @@ class Checker {
   std::vector<Method> methods_;
   const std::function<void(const std::string&)>& progress_;
   Oracle oracle_;
-  CheckReport report_;
+  CheckResult result_;
   std::shared_ptr<const InnerOptimizer> optimizer_;
   Tensor start_, x_;
   Trajectory final_, at_point_;
@@ -329,24 +330,20 @@ class Checker {
 void CheckOptions::validate() const {
   inner.validate();
   settings.curvature.validate();
-  if (settings.terms < 0) {
-    throw std::invalid_argument(fmt::format("--terms {}: must be at least 0", settings.terms));
-  }
-  if (settings.truncate < 0) {
-    throw std::invalid_argument(fmt::format("--truncate {}: must be at least 0", settings.truncate));
-  }
+  require_at_least("terms", settings.terms, 0);
+  require_at_least("truncate", settings.truncate, 0);
   if (sweep && (sweep->first < 0 || sweep->second < sweep->first)) {
     throw std::invalid_argument(
         fmt::format("--sweep K={}..{}: needs 0 <= first <= last", sweep->first, sweep->second));
   }
 }
 
-CheckReport check_problem(const Problem& problem, const CheckOptions& options,
+CheckResult check_problem(const Problem& problem, const CheckOptions& options,
                           const std::function<void(const std::string&)>& progress) {
   return Checker(problem, options, progress).run();
 }
 
-CheckReport check_problem(const NamedProblem& problem, const CheckOptions& options,
+CheckResult check_problem(const NamedProblem& problem, const CheckOptions& options,
                           const std::function<void(const std::string&)>& progress) {
   CheckOptions of_problem = options;
   of_problem.problem = problem.name;

@@ -25,11 +25,11 @@ struct CheckOptions {
   bool terms_given = false;   // false: cg and minres run to rounding instead of settings.terms steps
   bool budget_given = false;  // false: reverse-binomial gets room for about log2(T) states
   std::optional<std::pair<int64_t, int64_t>> sweep;  // of K, for the methods that have one
-  bool series_rate_auto = false;  // 1 / the largest curvature at the final iterate, not settings.series_rate
+  bool linear_rate_auto = false;  // 1 / the largest curvature at the final iterate, not settings.linear_rate
   bool reference_at_iterate = false;  // the implicit reference where the inner loop ends, not at the solution
   uint64_t seed = 0;                  // of the starting points
   double patience = 60;  // seconds; a method not asked for by name that would take longer is not run
-  std::string problem = "own problem";  // its name in the report
+  std::string problem = "own problem";  // its name in the result
   bool constant_curvature = false;  // the problem's H does not depend on w: an unsafe rate is refused at once
   void validate() const;
 };
@@ -54,14 +54,14 @@ struct MethodRow {
   std::string why;       // of the verdict
 };
 
-struct CheckReport {
+struct CheckResult {
   std::string problem;
   int64_t inner_size = 0, outer_size = 0;
   InnerOptions inner;              // as run
   double inner_rate = 0;           // of the last step: a learned one shows here
   double inner_gradient_norm = 0;  // at the final iterate
   CurvatureOptions curvature;      // of the implicit estimators and of their reference
-  double series_rate = 0;          // of neumann and fixed-point
+  double linear_rate = 0;          // of neumann and fixed-point
   double series_contraction = 0;   // of one of their terms
   double initial_gradient_norm = 0;
   OracleCounts inner_counts;
@@ -79,10 +79,10 @@ struct CheckReport {
 
 // Throws std::invalid_argument where the rate cannot work (constant curvature), and NotFiniteError where the
 // inner loop diverges; both name the largest safe rate. `progress` is told what is being done.
-CheckReport check_problem(const Problem& problem, const CheckOptions& options,
+CheckResult check_problem(const Problem& problem, const CheckOptions& options,
                           const std::function<void(const std::string&)>& progress = {});
 // The same, with the name and the facts of a problem of the registry in place of the options'.
-CheckReport check_problem(const NamedProblem& problem, const CheckOptions& options,
+CheckResult check_problem(const NamedProblem& problem, const CheckOptions& options,
                           const std::function<void(const std::string&)>& progress = {});
 
 }  // namespace bilevel

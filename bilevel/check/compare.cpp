@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bilevel/check/compare_rates.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -209,13 +210,10 @@ const ComparedRecord& last_up_to(const ComparedRun& run, CurveAxis axis, double 
 }  // namespace
 
 void RateSearch::validate() const {
-  if (!(seconds >= 0) || !std::isfinite(seconds)) {
-    throw std::invalid_argument(
-        fmt::format("compare: search seconds = {} must be finite and at least 0", seconds));
-  }
+  require_nonnegative("compare: search seconds", seconds);
   for (const auto& rates : {outer_rates, inner_factors}) {
     if (rates.empty()) throw std::invalid_argument("compare: the search for rates has no candidates");
-    for (const double rate : rates) require_rate("compare", "a candidate rate", rate);
+    for (const double rate : rates) require_positive("compare", "a candidate rate", rate);
   }
 }
 

@@ -1,11 +1,9 @@
 #include "bilevel/check/diagnose.h"
 
-#include <fmt/format.h>
-
-#include <stdexcept>
 #include <utility>
 
 #include "bilevel/check/diagnoser.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 
@@ -17,18 +15,18 @@ Diagnosis Diagnoser::run() {
   start_ = options_.w.defined() ? options_.w : named_.problem->initial_inner(options_.seed);
   const Tensor learned = named_.problem->inner_start(x_);
   if (learned.defined()) start_ = learned.detach();
-  report_.problem = named_.name;
-  report_.inner_size = start_.numel();
-  report_.outer_size = x_.numel();
-  report_.accuracy = options_.accuracy;
-  report_.curvature = options_.settings.curvature;
+  result_.problem = named_.name;
+  result_.inner_size = start_.numel();
+  result_.outer_size = x_.numel();
+  result_.accuracy = options_.accuracy;
+  result_.curvature = options_.settings.curvature;
   inner_ = options_.inner;
   if (!options_.given.steps) inner_.steps = named_.inner_steps;
   if (!options_.given.rate) inner_.rate = named_.inner_rate;
   inner_.schedule = {};
   time_units();
   say("spectrum at the start");
-  report_.start = point_at(start_);
+  result_.start = point_at(start_);
   const bool only_steps_matter =
       learned.defined() || oracle_.inner_rate(x_).defined() || !named_.problem->inner_loss_uses_outer();
   if (only_steps_matter) {
@@ -39,10 +37,10 @@ Diagnosis Diagnoser::run() {
     diagnose_solution();
   }
   recommend();
-  report_.counts = oracle_.counts();
-  if (another_oracle_) report_.counts += another_oracle_->counts();
-  report_.seconds = since(begin);
-  return std::move(report_);
+  result_.counts = oracle_.counts();
+  if (another_oracle_) result_.counts += another_oracle_->counts();
+  result_.seconds = since(begin);
+  return std::move(result_);
 }
 
 }  // namespace diagnosis
@@ -62,18 +60,10 @@ std::string_view name_of(Basis basis) {
 }
 
 void DiagnoseOptions::validate() const {
-  if (!(accuracy > 0 && accuracy < 1)) {
-    throw std::invalid_argument(fmt::format("--accuracy {}: must be above 0 and below 1", accuracy));
-  }
-  if (settings.terms < 0) {
-    throw std::invalid_argument(fmt::format("--terms {}: must be at least 0", settings.terms));
-  }
-  if (settings.truncate < 0) {
-    throw std::invalid_argument(fmt::format("--truncate {}: must be at least 0", settings.truncate));
-  }
-  if (calls_per_method < 1) {
-    throw std::invalid_argument(fmt::format("--calls {}: must be at least 1", calls_per_method));
-  }
+  require_between_0_and_1("accuracy", accuracy);
+  require_at_least("terms", settings.terms, 0);
+  require_at_least("truncate", settings.truncate, 0);
+  require_at_least("calls", calls_per_method, 1);
   settings.curvature.validate();
   inner.validate();
 }

@@ -82,7 +82,7 @@ struct Recommendation {
   int64_t terms = 0;  // K: kept steps of truncated, terms elsewhere; 0 where there is none
   bool has_terms = false;
   InnerOptions inner;
-  double series_rate = 0;  // 0 = the inner rate
+  double linear_rate = 0;  // 0 = the inner rate
   CurvatureOptions curvature;
   double error = 0;  // relative, of one hypergradient with just these settings
   Basis basis = Basis::none;

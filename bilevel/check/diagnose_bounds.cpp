@@ -74,7 +74,7 @@ void Diagnoser::predict(const Method& row, MethodDiagnosis& d) {
 }
 
 void Diagnoser::predict_terms(const Method& row, MethodDiagnosis& d) {
-  if (!bound_inputs_ && (report_.solution || invertible_)) find_bound_inputs();
+  if (!bound_inputs_ && (result_.solution || invertible_)) find_bound_inputs();
   if (!bound_inputs_ || !(scale_ > 0)) return;
   const auto relative = [&](int64_t k) { return theory_of_terms(row.name, k, *bound_inputs_) / scale_; };
   d.asked_error = relative(*d.asked_terms);
@@ -97,7 +97,7 @@ void Diagnoser::find_bound_inputs() {
   EstimatorSettings settings = options_.settings;
   const Hypergradient h = make_estimator("cg", settings)->estimate(oracle_, {.x = x_, .inner = here});
   scale_ = length(h.value);
-  bound_inputs_ = bound_inputs(oracle_, x_, here, inverted_, settings.curvature, settings.series_rate);
+  bound_inputs_ = bound_inputs(oracle_, x_, here, inverted_, settings.curvature, settings.linear_rate);
   bound_inputs_->steps = inner_.steps;  // it stands at their end and holds none of them
 }
 

@@ -27,7 +27,7 @@ double timed(Call call) {
 }  // namespace
 
 void Diagnoser::time_units() {
-  UnitSeconds& u = report_.unit;
+  UnitSeconds& u = result_.unit;
   const auto linear = oracle_.linearize(start_, x_, Batch{});
   const Tensor v = at::ones_like(start_);
   u.inner_gradient = timed([&] { oracle_.inner_gradient(start_, x_, Batch{}); });
@@ -69,7 +69,7 @@ InnerState Diagnoser::state_at(int64_t t) {
   if (states_.empty()) states_[0] = make_inner_optimizer(inner_)->start(start_);
   auto nearest = std::prev(states_.upper_bound(t));
   if (nearest->first == t) return nearest->second;
-  InnerRun run;
+  InnerLoop run;
   run.options = inner_;
   run.options.steps = t - nearest->first;
   run.measure_gradient = false;
@@ -93,17 +93,17 @@ int64_t Diagnoser::state_bytes() const {
 }
 
 void Diagnoser::set_rates(double smallest, double largest) {
-  report_.smallest_curvature = smallest;
-  report_.largest_curvature = largest;
-  report_.largest_safe_rate = make_inner_optimizer(inner_)->largest_safe_rate(largest);
-  report_.unsafe_rate =
-      options_.given.rate && !oracle_.inner_rate(x_).defined() && inner_.rate >= report_.largest_safe_rate;
-  report_.best_rate = best_inner_rate(inner_, smallest, largest);
-  report_.contraction = step_contraction(inner_, smallest, largest);
+  result_.smallest_curvature = smallest;
+  result_.largest_curvature = largest;
+  result_.largest_safe_rate = make_inner_optimizer(inner_)->largest_safe_rate(largest);
+  result_.unsafe_rate =
+      options_.given.rate && !oracle_.inner_rate(x_).defined() && inner_.rate >= result_.largest_safe_rate;
+  result_.best_rate = best_inner_rate(inner_, smallest, largest);
+  result_.contraction = step_contraction(inner_, smallest, largest);
   InnerOptions best = inner_;
-  best.rate = report_.best_rate;
-  report_.best_contraction = step_contraction(best, smallest, largest);
-  report_.steps_predicted = steps_to_shrink(report_.contraction, options_.accuracy);
+  best.rate = result_.best_rate;
+  result_.best_contraction = step_contraction(best, smallest, largest);
+  result_.steps_predicted = steps_to_shrink(result_.contraction, options_.accuracy);
 }
 
 }  // namespace bilevel::diagnosis

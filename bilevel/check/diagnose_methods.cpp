@@ -41,17 +41,17 @@ void Diagnoser::diagnose_method(const Method& row) {
     measure_once(row, d);
   }
   judge(row, d);
-  report_.methods.push_back(std::move(d));
+  result_.methods.push_back(std::move(d));
 }
 
 void Diagnoser::judge(const Method& row, MethodDiagnosis& d) const {
-  if (report_.reference == ReferenceKind::unrolled && row.implicit) {
+  if (result_.reference == ReferenceKind::unrolled && row.implicit) {
     d.usable = false;
     d.note = "the derivative through a learned start or rate is not implicit";
   } else if (is_one_of(row.name, {"one-step", "t1t2"})) {
     d.usable = false;
     d.note = "it has no K that would lower its error as x moves";
-  } else if (row.implicit && !report_.solution && !invertible_) {
+  } else if (row.implicit && !result_.solution && !invertible_) {
     d.usable = false;
     d.note = "the curvature is not positive";
   } else if (d.basis == Basis::bound) {
@@ -72,8 +72,8 @@ void Diagnoser::judge(const Method& row, MethodDiagnosis& d) const {
 }
 
 void Diagnoser::measure_once(const Method& row, MethodDiagnosis& d) {
-  if (row.name == "exact" && start_.numel() > large_inner && report_.inner_basis == Basis::measured) {
-    d.error = report_.inner_error;  // nearly exact inverses were measured along the loop
+  if (row.name == "exact" && start_.numel() > large_inner && result_.inner_basis == Basis::measured) {
+    d.error = result_.inner_error;  // nearly exact inverses were measured along the loop
     d.basis = Basis::measured;
     d.reaches = d.error <= options_.accuracy;
     d.counts = inverse_counts_;
@@ -108,7 +108,7 @@ void Diagnoser::measure_terms(const Method& row, MethodDiagnosis& d) {
   const LeastTermsOptions search{.most = most,
                                  .target = total_share * options_.accuracy,
                                  .contraction = contraction_of(row.name),
-                                 .floor = std::isfinite(report_.inner_error) ? report_.inner_error : 0};
+                                 .floor = std::isfinite(result_.inner_error) ? result_.inner_error : 0};
   const LeastTerms found = least_terms(error_at, search, [&](int64_t k) { return calls() + k <= budget; });
   d.terms = found.terms;
   d.reaches = found.reached || found.error <= options_.accuracy;
@@ -143,7 +143,7 @@ void Diagnoser::find_reverse_steps(const Method& row) {
   reverse_ = least_terms(error_at,
                          {.first = std::max<int64_t>(inner_.steps / 2, 1),
                           .target = total_share * options_.accuracy,
-                          .contraction = report_.contraction,
+                          .contraction = result_.contraction,
                           .patient_until = expected_steps()},
                          [&](int64_t t) { return calls() + 3 * t <= budget; });
   if (!reverse_->extrapolated) reverse_trial_ = tried.at(reverse_->terms);
@@ -151,7 +151,7 @@ void Diagnoser::find_reverse_steps(const Method& row) {
 
 void Diagnoser::measure_reverse(const Method& row, MethodDiagnosis& d) {
   const bool first = row.name == "reverse";
-  if (first && report_.solution && !options_.given.steps) find_reverse_steps(row);
+  if (first && result_.solution && !options_.given.steps) find_reverse_steps(row);
   d.inner_steps = loop_steps();
   const bool found = reverse_ && !reverse_->extrapolated;
   if (first && found) {

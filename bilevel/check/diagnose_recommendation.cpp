@@ -26,12 +26,12 @@ MethodDiagnosis* Diagnoser::cheapest() {
     return price(a.counts) < price(b.counts);
   };
   MethodDiagnosis* best = nullptr;
-  for (MethodDiagnosis& d : report_.methods) {
+  for (MethodDiagnosis& d : result_.methods) {
     if (d.reaches && d.usable && (best == nullptr || better(d, *best))) best = &d;
   }
   if (best != nullptr) return best;
   // Out of reach for all: the one that comes nearest, unless it is nearer by a hair.
-  for (MethodDiagnosis& d : report_.methods) {
+  for (MethodDiagnosis& d : result_.methods) {
     if (!d.usable || !std::isfinite(d.error)) continue;
     if (best == nullptr || worse(d) < 0.9 * worse(*best)) best = &d;
   }
@@ -45,7 +45,7 @@ void Diagnoser::recommend() {
     take(best);
     if (best == nullptr) break;
     verify(*best);
-    const Recommendation& r = report_.recommendation;
+    const Recommendation& r = result_.recommendation;
     if (r.reaches || !best->reaches) break;
     best->reaches = false;
     best->error = r.error;
@@ -53,11 +53,11 @@ void Diagnoser::recommend() {
     best->basis = r.basis;
     best->note = "tried once more, it does not reach the accuracy";
   }
-  Recommendation& r = report_.recommendation;
-  report_.inner = r.inner;
-  report_.end_steps = report_.unsafe_rate ? 0 : inner_.steps;
-  if (report_.unsafe_rate) r.reaches = false;
-  r.sentence = report_.unsafe_rate ? unsafe_sentence() : sentence(best);
+  Recommendation& r = result_.recommendation;
+  result_.inner = r.inner;
+  result_.end_steps = result_.unsafe_rate ? 0 : inner_.steps;
+  if (result_.unsafe_rate) r.reaches = false;
+  r.sentence = result_.unsafe_rate ? unsafe_sentence() : sentence(best);
 }
 
 const Method& Diagnoser::method(const std::string& name) const {
@@ -65,7 +65,7 @@ const Method& Diagnoser::method(const std::string& name) const {
 }
 
 void Diagnoser::take(const MethodDiagnosis* best) {
-  Recommendation& r = report_.recommendation;
+  Recommendation& r = result_.recommendation;
   r = {};
   r.inner = inner_;
   if (best == nullptr) {
@@ -85,7 +85,7 @@ void Diagnoser::take(const MethodDiagnosis* best) {
   r.another_error = best->another_error;
   if (method(r.method).implicit && !method(r.method).own) {
     r.curvature = options_.settings.curvature;
-    if (is_series(r.method)) r.series_rate = options_.settings.series_rate;
+    if (is_series(r.method)) r.linear_rate = options_.settings.linear_rate;
   }
 }
 
@@ -95,7 +95,7 @@ bool Diagnoser::affordable(const MethodDiagnosis& d) const {
 
 // One hypergradient with just these settings, from the start: what a user will get.
 void Diagnoser::verify(const MethodDiagnosis& best) {
-  Recommendation& r = report_.recommendation;
+  Recommendation& r = result_.recommendation;
   const Method& row = method(r.method);
   const Tensor& reference = row.implicit ? implicit_ : unrolled_;
   if (!reference.defined() || !affordable(best)) return;
@@ -119,25 +119,25 @@ std::string Diagnoser::unsafe_sentence() const {
       "At the given rate of {:g} the inner steps of {} do not contract ({:.3g} a step): the rate must be "
       "below "
       "{:.3g}, the largest safe one here. Leave --inner-rate out, or give {:.3g}.",
-      inner_.rate, inner_.optimizer, report_.contraction, report_.largest_safe_rate,
-      report_.largest_safe_rate / 2);
+      inner_.rate, inner_.optimizer, result_.contraction, result_.largest_safe_rate,
+      result_.largest_safe_rate / 2);
 }
 
 std::string Diagnoser::sentence(const MethodDiagnosis* best) const {
-  const Recommendation& r = report_.recommendation;
+  const Recommendation& r = result_.recommendation;
   std::string why;
-  if (report_.reference == ReferenceKind::unrolled) {
+  if (result_.reference == ReferenceKind::unrolled) {
     why = "Start or rate are part of x, so that only the derivative of the steps taken counts: ";
-  } else if (report_.negative_curvature) {
+  } else if (result_.negative_curvature) {
     why = fmt::format(
         "The inner Hessian has an eigenvalue of {:.3g} beside {:.3g}, so that no inverse of it is to be "
         "trusted: ",
-        report_.end.spectrum.smallest, report_.end.spectrum.largest);
-  } else if (!report_.solution && !positive(report_.end.spectrum)) {
+        result_.end.spectrum.smallest, result_.end.spectrum.largest);
+  } else if (!result_.solution && !positive(result_.end.spectrum)) {
     why = fmt::format(
         "The inner curvature is flat ({:.3g} beside {:.3g}), so that its inverse says "
         "little: ",
-        report_.end.spectrum.smallest, report_.end.spectrum.largest);
+        result_.end.spectrum.smallest, result_.end.spectrum.largest);
   }
   std::string what = r.method;
   if (r.curvature.kind == "gauss-newton") what += " on the Gauss-Newton matrix";
@@ -152,8 +152,8 @@ std::string Diagnoser::sentence(const MethodDiagnosis* best) const {
       fmt::format("{}{} {} after T = {} steps of {}{} at {}", why, why.empty() ? "Take" : "take", what,
                   r.inner.steps, r.inner.optimizer, momentum, rate);
   if (best == nullptr) return text + ": nothing could be measured here.";
-  const char* against = !method(r.method).implicit && !report_.solution ? "the derivative of all steps"
-                        : report_.reference == ReferenceKind::solution
+  const char* against = !method(r.method).implicit && !result_.solution ? "the derivative of all steps"
+                        : result_.reference == ReferenceKind::solution
                             ? "the exact hypergradient"
                             : "that matrix's own inverse where the inner loop ends, solved or not";
   text += fmt::format("; its error is {:.2g} ({}) against {}", r.error, name_of(r.basis), against);
@@ -162,7 +162,7 @@ std::string Diagnoser::sentence(const MethodDiagnosis* best) const {
   }
   if (!r.reaches) {
     text += fmt::format(", above the wished {:g}: {}", options_.accuracy,
-                        report_.inner_error > options_.accuracy
+                        result_.inner_error > options_.accuracy
                             ? "the inner problem is too far from solved, take more inner steps"
                             : "nothing that was tried comes closer");
   }

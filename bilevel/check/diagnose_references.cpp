@@ -29,7 +29,7 @@ bool Diagnoser::find_solution() {
     from = loop_end();
     const Spectrum there = spectrum_at(from);
     if (!positive(there)) {
-      report_.reference_why =
+      result_.reference_why =
           fmt::format("the smallest curvature where the inner loop ends is {:.3g}", there.smallest);
       return false;
     }
@@ -38,16 +38,16 @@ bool Diagnoser::find_solution() {
   const InnerSolveOptions limits{.iterations = 100, .products = newton_share * options_.calls_per_method};
   ImplicitReference reference = implicit_reference(oracle_, x_, from, {}, limits);
   if (!reference.value.defined()) {
-    report_.reference_why = reference.why;
+    result_.reference_why = reference.why;
     return false;
   }
   const InnerPoint solution = point_at(reference.inner.w);
   if (!positive(solution.spectrum)) {
-    report_.reference_why = fmt::format("the smallest curvature at the solved inner problem is {:.3g}",
+    result_.reference_why = fmt::format("the smallest curvature at the solved inner problem is {:.3g}",
                                         solution.spectrum.smallest);
     return false;
   }
-  report_.solution = solution;
+  result_.solution = solution;
   implicit_ = reference.value;
   ask_another(reference.inner.w);
   another_implicit_ = another_implicit(reference.inner.w, solution.spectrum);
@@ -79,7 +79,7 @@ int64_t Diagnoser::calls() const {
 
 // After the problem's own T, at a rate that the curvature at the start allows.
 Tensor Diagnoser::loop_end() {
-  const double safe = make_inner_optimizer(inner_)->largest_safe_rate(report_.start.spectrum.largest);
+  const double safe = make_inner_optimizer(inner_)->largest_safe_rate(result_.start.spectrum.largest);
   if (!options_.given.rate && inner_.rate >= safe) inner_.rate = safe / 2;
   say(fmt::format("inner loop, {} steps", inner_.steps));
   return state_at(inner_.steps).w;
@@ -87,9 +87,9 @@ Tensor Diagnoser::loop_end() {
 
 // Everything is measured against the exact hypergradient.
 void Diagnoser::diagnose_solution() {
-  report_.reference = ReferenceKind::solution;
-  const Spectrum& a = report_.start.spectrum;
-  const Spectrum& b = report_.solution->spectrum;
+  result_.reference = ReferenceKind::solution;
+  const Spectrum& a = result_.start.spectrum;
+  const Spectrum& b = result_.solution->spectrum;
   const double largest = std::max(a.largest, b.largest);
   const double smallest = positive(a) ? std::min(a.smallest, b.smallest) : b.smallest;
   const double elsewhere = named_.rate_limit > 0 ? 1 / named_.rate_limit : 0;
@@ -97,11 +97,11 @@ void Diagnoser::diagnose_solution() {
   inner_ = plan_inner(inner_, options_.given, smallest, std::max(largest, elsewhere), farthest);
   states_.clear();
   set_rates(smallest, largest);
-  report_.inner_error = none;
-  report_.end = report_.start;
-  if (report_.unsafe_rate) return;  // there is nothing to measure along steps that diverge
+  result_.inner_error = none;
+  result_.end = result_.start;
+  if (result_.unsafe_rate) return;  // there is nothing to measure along steps that diverge
   find_steps();
-  report_.end = point_at(state_at(inner_.steps).w);
+  result_.end = point_at(state_at(inner_.steps).w);
   unrolled_ = implicit_;
   another_unrolled_ = another_implicit_;
   for (const Method& row : methods_) diagnose_method(row);
@@ -132,27 +132,27 @@ void Diagnoser::find_steps() {
     return std::fmax(error, error_of(*another_oracle_, t, another_implicit_, another_solution));
   };
   if (options_.given.steps) {
-    report_.inner_error = error_at(inner_.steps);
-    report_.inner_basis = Basis::measured;
+    result_.inner_error = error_at(inner_.steps);
+    result_.inner_basis = Basis::measured;
     return;
   }
   const LeastTerms found = least_terms(
-      error_at, {.target = target, .contraction = report_.contraction, .patient_until = expected_steps()},
+      error_at, {.target = target, .contraction = result_.contraction, .patient_until = expected_steps()},
       [&](int64_t) { return calls() < budget; });
   inner_.steps = found.terms;
-  report_.inner_error = found.error;
-  report_.inner_basis = found.extrapolated ? Basis::extrapolated : Basis::measured;
+  result_.inner_error = found.error;
+  result_.inner_basis = found.extrapolated ? Basis::extrapolated : Basis::measured;
 }
 
 // No one knows the exact hypergradient: the formula is measured where the loop ends, on a curvature that
 // can be inverted, and what goes through the steps against the steps.
 void Diagnoser::diagnose_iterate() {
   const Tensor w = loop_end();
-  report_.end = point_at(w);
-  const Spectrum& s = report_.end.spectrum;
-  report_.negative_curvature = negative(s);
-  set_rates(s.smallest, std::max(s.largest, report_.start.spectrum.largest));
-  report_.inner_error = none;
+  result_.end = point_at(w);
+  const Spectrum& s = result_.end.spectrum;
+  result_.negative_curvature = negative(s);
+  set_rates(s.smallest, std::max(s.largest, result_.start.spectrum.largest));
+  result_.inner_error = none;
   choose_curvature(w);
   ask_another(w);
   find_iterate_reference(w);
@@ -173,16 +173,16 @@ bool Diagnoser::has_gauss_newton(const Tensor& w) {
 // Hessian is negative: what that matrix leaves out has this size.
 void Diagnoser::choose_curvature(const Tensor& w) {
   CurvatureOptions& c = options_.settings.curvature;
-  if (!options_.curvature_given && !positive(report_.end.spectrum)) {
+  if (!options_.curvature_given && !positive(result_.end.spectrum)) {
     c.kind = "hessian";
     if (!has_gauss_newton(w)) {
-      report_.curvature = c;
+      result_.curvature = c;
       return;
     }
     c.kind = "gauss-newton";
     c.damping = 0;
     const double largest = spectrum_at(w, c).largest;
-    const double missing = std::max(-report_.end.spectrum.smallest, 0.0);
+    const double missing = std::max(-result_.end.spectrum.smallest, 0.0);
     const double wanted = std::max({named_.check.damping, missing, 1e-3 * largest});
     c.damping = std::stod(fmt::format("{:.2g}", wanted));
   }
@@ -191,10 +191,10 @@ void Diagnoser::choose_curvature(const Tensor& w) {
   if (positive(s)) {
     invertible_ = true;
     if (!(c.kind == "hessian" && c.damping == 0)) {
-      options_.settings.series_rate = std::stod(fmt::format("{:.3g}", 0.99 / s.largest));
+      options_.settings.linear_rate = std::stod(fmt::format("{:.3g}", 0.99 / s.largest));
     }
   }
-  report_.curvature = c;
+  result_.curvature = c;
 }
 
 void Diagnoser::find_iterate_reference(const Tensor& w) {
@@ -208,12 +208,12 @@ void Diagnoser::find_iterate_reference(const Tensor& w) {
   Trajectory here = standing_at(make_inner_optimizer(inner_)->start(w));
   const Hypergradient h = make_estimator("cg", settings)->estimate(oracle_, {.x = x_, .inner = here});
   if (h.status != Status::converged) {
-    report_.reference_why += fmt::format("{}conjugate gradients on the {} at the iterate ended as {}",
-                                         report_.reference_why.empty() ? "" : "; ",
+    result_.reference_why += fmt::format("{}conjugate gradients on the {} at the iterate ended as {}",
+                                         result_.reference_why.empty() ? "" : "; ",
                                          options_.settings.curvature.kind, name_of(h.status));
     return;
   }
-  report_.reference = ReferenceKind::iterate;
+  result_.reference = ReferenceKind::iterate;
   implicit_ = h.value;
   another_implicit_ = another_implicit(w, inverted_);
 }
@@ -230,17 +230,17 @@ void Diagnoser::find_unrolled_reference() {
 
 // A learned start or rate: the derivative of the steps taken is the exact one.
 void Diagnoser::diagnose_steps() {
-  report_.reference_why = "start or rate are part of x: what counts is the derivative of the steps taken";
-  const Spectrum& s = report_.start.spectrum;
+  result_.reference_why = "start or rate are part of x: what counts is the derivative of the steps taken";
+  const Spectrum& s = result_.start.spectrum;
   set_rates(s.smallest, s.largest);
   ask_another(start_);
   find_unrolled_reference();
-  if (unrolled_.defined()) report_.reference = ReferenceKind::unrolled;
-  report_.inner_error = none;
-  InnerRun run;
+  if (unrolled_.defined()) result_.reference = ReferenceKind::unrolled;
+  result_.inner_error = none;
+  InnerLoop run;
   run.options = inner_;
-  report_.end = point_at(run_inner(oracle_, x_, start_, run).final.w);
-  report_.negative_curvature = negative(report_.end.spectrum);
+  result_.end = point_at(run_inner(oracle_, x_, start_, run).final.w);
+  result_.negative_curvature = negative(result_.end.spectrum);
   for (const Method& row : methods_) diagnose_method(row);
 }
 

@@ -45,7 +45,7 @@ Hypergradient Diagnoser::estimate(Oracle& oracle, const Method& row, int64_t ter
   if (row.name == "truncated") {
     return estimator->estimate(oracle, {.x = x_, .inner = kept_trajectory(steps)});
   }
-  if (report_.reference != ReferenceKind::unrolled && estimator->keeps(steps, state_bytes()).empty()) {
+  if (result_.reference != ReferenceKind::unrolled && estimator->keeps(steps, state_bytes()).empty()) {
     Trajectory here = standing_at(state_at(steps));
     return estimator->estimate(oracle, {.x = x_, .inner = here});
   }
@@ -80,7 +80,7 @@ double Diagnoser::worse_error(const Method& row, Trial& trial) {
 
 const Trajectory& Diagnoser::kept_trajectory(int64_t steps) {
   if (kept_steps_ != steps) {
-    InnerRun run;
+    InnerLoop run;
     run.options = inner_;
     run.options.steps = steps;
     for (int64_t t = 0; t < steps; ++t) run.keep.push_back(t);
@@ -93,21 +93,21 @@ const Trajectory& Diagnoser::kept_trajectory(int64_t steps) {
 
 // Of a term of its series, or of a step that goes back; 1 = not known.
 double Diagnoser::contraction_of(const std::string& name) const {
-  const Spectrum& s = report_.solution ? report_.solution->spectrum : inverted_;
+  const Spectrum& s = result_.solution ? result_.solution->spectrum : inverted_;
   if (is_series(name)) {
-    const double rate = options_.settings.series_rate > 0 ? options_.settings.series_rate : inner_.rate;
+    const double rate = options_.settings.linear_rate > 0 ? options_.settings.linear_rate : inner_.rate;
     return s.contraction(rate);
   }
   if (name == "cg" && positive(s)) {
     const double root = std::sqrt(s.largest / s.smallest);
     return (root - 1) / (root + 1);
   }
-  if ((name == "truncated" || is_reverse(name)) && report_.solution) return report_.contraction;
+  if ((name == "truncated" || is_reverse(name)) && result_.solution) return result_.contraction;
   return 1;
 }
 
 double Diagnoser::seconds_of(const OracleCounts& c) const {
-  const UnitSeconds& u = report_.unit;
+  const UnitSeconds& u = result_.unit;
   return static_cast<double>(c.inner_gradient) * u.inner_gradient +
          static_cast<double>(c.outer_gradient) * u.outer_gradient +
          static_cast<double>(c.hessian) * u.hessian + static_cast<double>(c.cross) * u.cross;

@@ -71,7 +71,7 @@ class Diagnoser {
   int64_t state_bytes() const;
   void set_rates(double smallest, double largest);
   // By the contraction, which an error may need before it falls; 0 = not known.
-  int64_t expected_steps() const { return report_.contraction < 1 ? report_.steps_predicted : 0; }
+  int64_t expected_steps() const { return result_.contraction < 1 ? result_.steps_predicted : 0; }
 
   // The three kinds of problem.
   bool find_solution();
@@ -136,7 +136,7 @@ class Diagnoser {
   std::vector<Method> methods_;
   const std::function<void(const std::string&)>& progress_;
   Oracle oracle_;
-  Diagnosis report_;
+  Diagnosis result_;
   Tensor x_, start_;
   InnerOptions inner_;
   std::map<int64_t, InnerState> states_;

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/linear_solve.h"
+#include "bilevel/core/require.h"
 #include "bilevel/core/solve_inner.h"
 
 namespace bilevel {
@@ -23,11 +24,9 @@ double norm_number(const Tensor& t) { return t.norm().item<double>(); }
 void ValueOptions::validate() const {
   if (!(relative_tolerance > 0) || !std::isfinite(relative_tolerance)) {
     throw std::invalid_argument(fmt::format(
-        "value function: relative_tolerance = {} must be positive and finite", relative_tolerance));
+        "value function: relative_tolerance = {}: must be finite and above 0", relative_tolerance));
   }
-  if (products < 1) {
-    throw std::invalid_argument(fmt::format("value function: products = {} must be at least 1", products));
-  }
+  require_at_least("value function: products", products, 1);
 }
 
 ValueFunction::ValueFunction(const Problem& problem, const ValueOptions& options)

@@ -15,7 +15,7 @@ namespace {
 bool is_off(double error, double limit) { return !(error <= limit); }  // NaN counts as off
 
 // How many products or kept steps shrink the slowest error to the limit.
-std::string needed_terms(const CheckReport& r, double contraction) {
+std::string needed_terms(const CheckResult& r, double contraction) {
   if (!(contraction < 1) || !(contraction > 0)) return {};
   const double k = std::ceil(std::log(r.trust_below) / std::log(contraction));
   return fmt::format("; about K = {:.0f} would do ({:.4g} per term)", std::max(k, 1.0), contraction);
@@ -29,7 +29,7 @@ std::string curvature_text(const CurvatureOptions& c) {
 }
 
 // The same of kept steps; the Hessian rules the steps, so that another curvature says nothing about them.
-std::string needed_steps(const CheckReport& r) {
+std::string needed_steps(const CheckResult& r) {
   if (!is_hessian(r.curvature)) return {};
   const std::string needed = needed_terms(r, r.contraction);
   const bool all = !needed.empty() &&
@@ -38,7 +38,7 @@ std::string needed_steps(const CheckReport& r) {
 }
 
 // What spoils every implicit estimate here, whatever its linear solve; empty = nothing.
-std::string implicit_obstacle(const CheckReport& r, double exact_error) {
+std::string implicit_obstacle(const CheckResult& r, double exact_error) {
   if (!r.implicit.value.defined()) return r.implicit.why;
   if (!r.implicit.at_iterate && is_off(exact_error, r.trust_below)) {
     return fmt::format(
@@ -50,7 +50,7 @@ std::string implicit_obstacle(const CheckReport& r, double exact_error) {
   return {};
 }
 
-std::string negative_curvature(const CheckReport& r) {
+std::string negative_curvature(const CheckResult& r) {
   return fmt::format(
       "negative curvature: the smallest eigenvalue is {:.3g}; use --curvature gauss-newton, --damping above "
       "{:.2g}, "
@@ -58,12 +58,12 @@ std::string negative_curvature(const CheckReport& r) {
       r.spectrum.smallest, -r.spectrum.smallest);
 }
 
-std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, double exact_error) {
+std::string why_implicit_is_off(const MethodRow& row, const CheckResult& r, double exact_error) {
   const Status status = row.hypergradient.status;
   if (status == Status::not_finite) return "the estimate is not finite";
   const std::string obstacle = implicit_obstacle(r, exact_error);
   const bool is_series = row.name == "neumann" || row.name == "fixed-point" || row.name == "general-forward";
-  const double rate = row.name == "general-forward" ? r.inner_rate : r.series_rate;
+  const double rate = row.name == "general-forward" ? r.inner_rate : r.linear_rate;
   if (is_series && rate > r.spectrum.largest_safe_rate()) {
     return fmt::format("rate {:.3g} is too large for the spectrum: a series needs less than {:.3g}", rate,
                        r.spectrum.largest_safe_rate());
@@ -107,7 +107,7 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckReport& r, doub
   return fmt::format("ended with status {}", name_of(status));
 }
 
-std::string why_unrolled_is_off(const MethodRow& row, const CheckReport& r) {
+std::string why_unrolled_is_off(const MethodRow& row, const CheckResult& r) {
   if (row.hypergradient.status == Status::not_finite) return "the estimate is not finite";
   if (row.name == "one-step") {
     return fmt::format("differentiates 1 of T = {} steps{}", r.inner.steps, needed_steps(r));
@@ -126,20 +126,20 @@ std::string why_unrolled_is_off(const MethodRow& row, const CheckReport& r) {
   return "differs from the unrolled reference: this is a bug, please report it";
 }
 
-double error_of(const CheckReport& r, const std::string& name) {
+double error_of(const CheckResult& r, const std::string& name) {
   for (const MethodRow& row : r.methods) {
     if (row.name == name) return row.error_implicit;
   }
   return 0;  // not among the methods: nothing is known against it
 }
 
-std::string why_not_implicit(const CheckReport& r) {
+std::string why_not_implicit(const CheckResult& r) {
   if (r.implicit.at_iterate)
     return "right for the T steps taken, which is not what the implicit formula asks";
   return "right for the T steps taken, which are not yet the solved inner problem";
 }
 
-void judge_row(MethodRow& row, const CheckReport& r, double exact_error) {
+void judge_row(MethodRow& row, const CheckResult& r, double exact_error) {
   if (!row.hypergradient.value.defined()) return;  // was not run, and says why
   const double error = row.implicit ? row.error_implicit : row.error_unrolled;
   row.trusted = !is_off(error, r.trust_below);
@@ -156,7 +156,7 @@ void judge_row(MethodRow& row, const CheckReport& r, double exact_error) {
 
 // The trusted rows that are right for the implicit reference, or else those that are right for the steps
 // alone.
-std::vector<const MethodRow*> trusted_rows(const CheckReport& r, bool implicit) {
+std::vector<const MethodRow*> trusted_rows(const CheckResult& r, bool implicit) {
   std::vector<const MethodRow*> rows;
   for (const MethodRow& row : r.methods) {
     if (row.trusted && is_off(row.error_implicit, r.trust_below) != implicit) rows.push_back(&row);
@@ -185,12 +185,12 @@ std::string cheapest(const std::vector<const MethodRow*>& rows) {
                      best->hypergradient.counts.hessian, best->hypergradient.counts.cross);
 }
 
-std::string at_reference(const CheckReport& r) {
+std::string at_reference(const CheckResult& r) {
   return r.implicit.at_iterate ? "implicit formula at the final iterate" : "solved inner problem";
 }
 
 // For what it is that a method can be trusted: the two answers may be far apart.
-void add_trusted(CheckReport& r) {
+void add_trusted(CheckResult& r) {
   const auto right = trusted_rows(r, true), for_steps = trusted_rows(r, false);
   if (right.empty() && for_steps.empty()) {
     r.verdict.push_back(fmt::format("No method reaches a relative error of {:g} here.", r.trust_below));
@@ -215,7 +215,7 @@ void add_trusted(CheckReport& r) {
 }
 
 // One sentence for each reason, with the methods that share it.
-void add_reasons(CheckReport& r) {
+void add_reasons(CheckResult& r) {
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
   for (const MethodRow& row : r.methods) {
     if (row.trusted) continue;
@@ -230,35 +230,35 @@ void add_reasons(CheckReport& r) {
 
 }  // namespace
 
-std::vector<std::string> trusted_for(const MethodRow& row, const CheckReport& report) {
+std::vector<std::string> trusted_for(const MethodRow& row, const CheckResult& result) {
   std::vector<std::string> what;
   if (!row.trusted) return what;
-  if (!is_off(row.error_implicit, report.trust_below)) {
-    what.emplace_back(report.implicit.at_iterate ? "iterate" : "solution");
+  if (!is_off(row.error_implicit, result.trust_below)) {
+    what.emplace_back(result.implicit.at_iterate ? "iterate" : "solution");
   }
-  if (!is_off(row.error_unrolled, report.trust_below)) what.emplace_back("steps");
+  if (!is_off(row.error_unrolled, result.trust_below)) what.emplace_back("steps");
   return what;
 }
 
-void judge(CheckReport& report) {
-  const double exact_error = error_of(report, "exact");
-  for (MethodRow& row : report.methods) judge_row(row, report, exact_error);
-  for (MethodRow& row : report.sweep) judge_row(row, report, exact_error);
+void judge(CheckResult& result) {
+  const double exact_error = error_of(result, "exact");
+  for (MethodRow& row : result.methods) judge_row(row, result, exact_error);
+  for (MethodRow& row : result.sweep) judge_row(row, result, exact_error);
 
-  add_trusted(report);
-  add_reasons(report);
-  if (report.implicit.at_iterate && report.implicit.value.defined()) {
-    report.verdict.push_back(fmt::format(
+  add_trusted(result);
+  add_reasons(result);
+  if (result.implicit.at_iterate && result.implicit.value.defined()) {
+    result.verdict.push_back(fmt::format(
         "The implicit methods are compared where the inner loop ended (|grad_w g| = {:.2g}) with the "
         "exact inverse of the same curvature, the {}: a network's inner problem is not solved.",
-        report.inner_gradient_norm, curvature_text(report.curvature)));
+        result.inner_gradient_norm, curvature_text(result.curvature)));
   }
-  if (!report.implicit.value.defined()) {
-    report.verdict.push_back(fmt::format("There is no implicit reference: {}.", report.implicit.why));
+  if (!result.implicit.value.defined()) {
+    result.verdict.push_back(fmt::format("There is no implicit reference: {}.", result.implicit.why));
   }
-  if (report.inner_rate > report.largest_safe_rate) {
-    report.verdict.push_back(fmt::format("The inner rate {:.3g} is above the largest safe one, {:.6g}.",
-                                         report.inner_rate, report.largest_safe_rate));
+  if (result.inner_rate > result.largest_safe_rate) {
+    result.verdict.push_back(fmt::format("The inner rate {:.3g} is above the largest safe one, {:.6g}.",
+                                         result.inner_rate, result.largest_safe_rate));
   }
 }
 

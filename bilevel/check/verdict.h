@@ -9,12 +9,12 @@
 
 namespace bilevel {
 
-// Fills `trusted` and `why` of every row, and the report's verdict.
-void judge(CheckReport& report);
+// Fills `trusted` and `why` of every row, and the result's verdict.
+void judge(CheckResult& result);
 
 // What a trusted row is right for: "solution" of the inner problem (or "iterate", where the implicit formula
 // is taken at the final one), the "steps" that were taken, or both. A method can be right for the steps and
 // far from the solution.
-std::vector<std::string> trusted_for(const MethodRow& row, const CheckReport& report);
+std::vector<std::string> trusted_for(const MethodRow& row, const CheckResult& result);
 
 }  // namespace bilevel

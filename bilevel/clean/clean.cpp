@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/core/spectrum.h"
 #include "bilevel/core/trajectory.h"
 #include "bilevel/problems/softmax_loss.h"
@@ -40,7 +41,7 @@ std::optional<TrainedModel> train(const CleaningSets& sets, const CleaningModel&
   const uint64_t seed = options.solve.seed;
   const bool full = options.final_batch == 0 || options.final_batch >= sets.train.size();
   BatchStream batches(seed, "final training", sets.train.size(), {.size = full ? 0 : options.final_batch});
-  InnerRun run;
+  InnerLoop run;
   run.options.optimizer = "nesterov";
   run.options.rate = options.final_rate > 0 ? options.final_rate : options.settings.inner.rate;
   run.batches = [&batches](int64_t) { return batches.next(); };
@@ -66,44 +67,44 @@ std::optional<TrainedModel> train(const CleaningSets& sets, const CleaningModel&
   return result;
 }
 
-void find_suspects(const CleaningSets& sets, const CleanOptions& options, CleanReport& report) {
-  const Tensor x = report.x;
+void find_suspects(const CleaningSets& sets, const CleanOptions& options, CleanResult& result) {
+  const Tensor x = result.x;
   const Tensor flagged = x.lt(options.threshold);
-  report.flagged = flagged.sum().item<int64_t>();
+  result.flagged = flagged.sum().item<int64_t>();
   const Tensor order = std::get<1>(x.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false));
   const int64_t listed =
-      options.most_suspects > 0 ? std::min(options.most_suspects, report.flagged) : report.flagged;
-  for (int64_t i = 0; i < listed; ++i) report.suspects.push_back(order[i].item<int64_t>());
-  if (sets.wrong.defined()) report.wrong = detect(flagged, sets.wrong);
-  if (sets.replaced.defined()) report.replaced = detect(flagged, sets.replaced);
+      options.most_suspects > 0 ? std::min(options.most_suspects, result.flagged) : result.flagged;
+  for (int64_t i = 0; i < listed; ++i) result.suspects.push_back(order[i].item<int64_t>());
+  if (sets.wrong.defined()) result.wrong = detect(flagged, sets.wrong);
+  if (sets.replaced.defined()) result.replaced = detect(flagged, sets.replaced);
 }
 
-void add_warnings(const CleaningModel& model, const CleanOptions& options, CleanReport& report) {
-  if (report.kept_baseline) {
-    report.warnings.push_back(fmt::format(
+void add_warnings(const CleaningModel& model, const CleanOptions& options, CleanResult& result) {
+  if (result.kept_baseline) {
+    result.warnings.push_back(fmt::format(
         "the learned weights do not beat all labels alike on the validation set: a loss of {:.4f} against "
         "{:.4f}. All weights are left at 1 and no example is suspected; take more --iterations, more "
         "--inner-steps or another --outer-rate",
-        report.learned_valid_loss, report.baseline.valid_loss));
+        result.learned_valid_loss, result.baseline.valid_loss));
   }
-  const double share = report.inner_gradient_norm / report.first_gradient_norm;
+  const double share = result.inner_gradient_norm / result.first_gradient_norm;
   if (model.convex && share > unsolved_above) {  // a network on batches is never solved
-    report.warnings.push_back(fmt::format(
+    result.warnings.push_back(fmt::format(
         "the inner problem is far from solved: |grad_w g| is {:.2g} after the inner loop, {:.0f} % of the "
         "start's; take more --inner-steps, a higher --inner-rate or a momentum",
-        report.inner_gradient_norm, 100 * share));
+        result.inner_gradient_norm, 100 * share));
   }
-  if (report.flagged == 0 && !report.kept_baseline) {
-    report.warnings.push_back(fmt::format(
+  if (result.flagged == 0 && !result.kept_baseline) {
+    result.warnings.push_back(fmt::format(
         "no example is below the threshold of {}: the smallest x is {:.3g}; take more --iterations "
         "or a higher --outer-rate, or move --threshold",
-        options.threshold, report.x.min().item<double>()));
+        options.threshold, result.x.min().item<double>()));
   }
-  if (2 * report.flagged > report.x.numel()) {
-    report.warnings.push_back(fmt::format(
+  if (2 * result.flagged > result.x.numel()) {
+    result.warnings.push_back(fmt::format(
         "more than half of the training examples are flagged, {} of {}: is the validation set from the same "
         "source, and are its labels right?",
-        report.flagged, report.x.numel()));
+        result.flagged, result.x.numel()));
   }
 }
 
@@ -121,12 +122,9 @@ void CleanOptions::validate(int64_t examples) const {
   }
   for (const auto& [option, value] :
        {std::pair{"final_steps", final_steps}, std::pair{"final_batch", final_batch}}) {
-    if (value < 0) throw std::invalid_argument(fmt::format("{} = {}: must be at least 0", option, value));
+    require_at_least(option, value, 0);
   }
-  if (!(final_tolerance >= 0) || !std::isfinite(final_tolerance)) {
-    throw std::invalid_argument(
-        fmt::format("final_tolerance = {}: must be finite and at least 0", final_tolerance));
-  }
+  require_nonnegative("final_tolerance", final_tolerance);
 }
 
 CleanOptions default_clean_options(const CleaningModel& model) {
@@ -181,7 +179,7 @@ Detection detect(const Tensor& flagged, const Tensor& bad) {
           .both = flagged.logical_and(bad).sum().item<int64_t>()};
 }
 
-CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const CleanOptions& options,
+CleanResult clean(const CleaningSets& sets, const CleaningModel& model, const CleanOptions& options,
                   const CleanHooks& hooks) {
   options.validate(sets.train.size());
   const Problem& problem = *model.problem;
@@ -189,7 +187,7 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
   const auto say = [&](const std::string& what) {
     if (hooks.progress) hooks.progress(what);
   };
-  CleanReport report;
+  CleanResult result;
   SolveOptions solve_options = options.solve;
   solve_options.settings = options.settings;
   BestPoint best;
@@ -198,15 +196,15 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
                                                     options.solve.iterations, r.outer_loss));
                                     return true;
                                   }});
-  report.solve = hooks.solve ? hooks.solve(problem, *algorithm, solve_options, along, best)
+  result.solve = hooks.solve ? hooks.solve(problem, *algorithm, solve_options, along, best)
                              : solve(problem, *algorithm, solve_options, along);
-  if (ended_badly(report.solve.reason) || report.solve.reason == StopReason::interrupted) return report;
+  if (ended_badly(result.solve.reason) || result.solve.reason == StopReason::interrupted) return result;
   Oracle oracle(problem);
-  const Tensor x = report.solve.state.x;
-  report.inner_gradient_norm = gradient_norm(oracle, report.solve.inner_solution, x);
-  report.first_gradient_norm = gradient_norm(oracle, first_inner(problem, options.solve.seed), x);
+  const Tensor x = result.solve.state.x;
+  result.inner_gradient_norm = gradient_norm(oracle, result.solve.inner_solution, x);
+  result.first_gradient_norm = gradient_norm(oracle, first_inner(problem, options.solve.seed), x);
 
-  report.counts = report.solve.counts;
+  result.counts = result.solve.counts;
   const auto trained = [&](const Tensor& weights, const char* on_what) {
     return train(
         sets, model, options, weights,
@@ -214,12 +212,12 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
           say(fmt::format("training on {}: {} steps", on_what, steps));
           return !hooks.interrupted || !hooks.interrupted();
         },
-        report.counts);
+        result.counts);
   };
   // The loss along the run is that of a w that may lag behind x, so both points get their training.
   auto cleaned = trained(x, "the learned weights");
   Tensor returned = x;
-  report.best_iteration = report.solve.state.iteration;
+  result.best_iteration = result.solve.state.iteration;
   if (cleaned && best.x.defined() && !best.x.equal(x)) {
     const auto at_best = trained(best.x, "the best weights");
     if (!at_best) {
@@ -227,30 +225,30 @@ CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const Cl
     } else if (!(cleaned->valid_loss <= at_best->valid_loss)) {
       cleaned = at_best;
       returned = best.x;
-      report.best_iteration = best.iteration;
+      result.best_iteration = best.iteration;
     }
   }
   const auto baseline = cleaned ? trained(at::full_like(x, weight_one), "all labels alike") : std::nullopt;
   if (!baseline) {
-    report.solve.reason = StopReason::interrupted;
-    return report;
+    result.solve.reason = StopReason::interrupted;
+    return result;
   }
-  report.cleaned = *cleaned;
-  report.baseline = *baseline;
-  report.learned_valid_loss = cleaned->valid_loss;
-  report.kept_baseline = !(cleaned->valid_loss < baseline->valid_loss);
-  if (report.kept_baseline) {
-    report.cleaned = report.baseline;
+  result.cleaned = *cleaned;
+  result.baseline = *baseline;
+  result.learned_valid_loss = cleaned->valid_loss;
+  result.kept_baseline = !(cleaned->valid_loss < baseline->valid_loss);
+  if (result.kept_baseline) {
+    result.cleaned = result.baseline;
     returned = at::full_like(x, weight_one);
   }
 
-  report.x = returned.to(at::kCPU);
-  report.weights = report.x.sigmoid();
-  report.suggested = model.scores(report.cleaned.w, sets.train).argmax(1);
-  find_suspects(sets, options, report);
-  add_warnings(model, options, report);
-  report.finished = true;
-  return report;
+  result.x = returned.to(at::kCPU);
+  result.weights = result.x.sigmoid();
+  result.suggested = model.scores(result.cleaned.w, sets.train).argmax(1);
+  find_suspects(sets, options, result);
+  add_warnings(model, options, result);
+  result.finished = true;
+  return result;
 }
 
 }  // namespace bilevel

@@ -59,7 +59,7 @@ struct TrainedModel {
   double valid_loss = 0;
 };
 
-struct CleanReport {
+struct CleanResult {
   bool finished =
       false;  // false: interrupted or ended badly, as the reason of `solve` says; there is no more
   SolveSummary solve;
@@ -93,7 +93,7 @@ struct CleanHooks {
 };
 
 // Throws NotFiniteError where a final training leaves the finite numbers.
-CleanReport clean(const CleaningSets& sets, const CleaningModel& model, const CleanOptions& options,
+CleanResult clean(const CleaningSets& sets, const CleaningModel& model, const CleanOptions& options,
                   const CleanHooks& hooks = {});
 
 }  // namespace bilevel

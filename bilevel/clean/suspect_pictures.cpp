@@ -30,21 +30,21 @@ Tensor picture(const CleaningSets& sets, int64_t i) {
 
 }  // namespace
 
-void write_suspect_pictures(const CleaningSets& sets, const CleanReport& report, const std::string& folder) {
+void write_suspect_pictures(const CleaningSets& sets, const CleanResult& result, const std::string& folder) {
   const bool images = has_images(sets);
-  const size_t count = std::min(most_suspect_pictures, report.suspects.size());
+  const size_t count = std::min(most_suspect_pictures, result.suspects.size());
   if (images && count > 0) make_folder(folder + "/suspects", "--out");
   const auto name = [&](const Tensor& labels, int64_t i) {
     return sets.class_names.at(static_cast<size_t>(labels[i].item<int64_t>()));
   };
   Json list = Json::array();
   for (size_t k = 0; k < count; ++k) {
-    const int64_t i = report.suspects[k];
+    const int64_t i = result.suspects[k];
     Json one = {{"index", i},
                 {"given", name(sets.train.labels, i)},
-                {"suggested", name(report.suggested, i)},
-                {"weight", number(report.weights[i].item<double>())},
-                {"x", number(report.x[i].item<double>())}};
+                {"suggested", name(result.suggested, i)},
+                {"weight", number(result.weights[i].item<double>())},
+                {"x", number(result.x[i].item<double>())}};
     if (sets.clean.defined()) one["truth"] = name(sets.clean, i);
     list.push_back(std::move(one));
     if (images) write_file(fmt::format("{}/suspects/{:03}.png", folder, k + 1), write_png(picture(sets, i)));

@@ -13,6 +13,6 @@ namespace bilevel {
 inline constexpr size_t most_suspect_pictures = 48;
 
 // Into the run's folder, which exists.
-void write_suspect_pictures(const CleaningSets& sets, const CleanReport& report, const std::string& folder);
+void write_suspect_pictures(const CleaningSets& sets, const CleanResult& result, const std::string& folder);
 
 }  // namespace bilevel

@@ -18,7 +18,7 @@ void require_position(int64_t position) {
   constexpr int64_t last = std::numeric_limits<int64_t>::max() - 1;
   if (position < 0 || position > last) {
     throw std::invalid_argument(
-        fmt::format("BatchStream: position = {} must be in 0 .. {}; a stream begins at 0", position, last));
+        fmt::format("BatchStream: position = {}: must be in 0 .. {}; a stream begins at 0", position, last));
   }
 }
 
@@ -27,16 +27,16 @@ void require_position(int64_t position) {
 void BatchOptions::validate(int64_t population) const {
   if (population < 1) {
     throw std::invalid_argument(fmt::format(
-        "BatchOptions: population = {} must be at least 1; is the set empty or was it filtered away?",
+        "BatchOptions: population = {}: must be at least 1; is the set empty or was it filtered away?",
         population));
   }
   if (size < 0) {
     throw std::invalid_argument(
-        fmt::format("BatchOptions: size = {} must be at least 0; use 0 for the full set", size));
+        fmt::format("BatchOptions: size = {}: must be at least 0; use 0 for the full set", size));
   }
   if (size > population && !with_replacement) {
     throw std::invalid_argument(fmt::format(
-        "BatchOptions: size = {} must be at most the population {} without replacement; use 0 for the "
+        "BatchOptions: size = {}: must be at most the population {} without replacement; use 0 for the "
         "full set, or with_replacement = true",
         size, population));
   }

@@ -1,5 +1,5 @@
 #pragma once
-// A product with a second derivative as a difference of first ones, as DARTS and iDARTS take the mixed
+// A product with a second derivative as a difference of first ones, as DARTS and iDARTS take the cross
 // product. It evaluates on either side of w and never writes to w.
 
 #include <functional>

@@ -11,6 +11,7 @@
 
 #include "bilevel/core/fused_vectors.h"
 #include "bilevel/core/linear_solve.h"
+#include "bilevel/core/require.h"
 #include "bilevel/core/solver_support.h"
 
 namespace bilevel {
@@ -33,9 +34,9 @@ Status status_of_curvature(double curvature, double largest, const std::function
 }  // namespace
 
 void KrylovSolveOptions::validate(std::string_view name) const {
-  detail::require_at_least(name, "max_iterations", max_iterations, 0);
-  detail::require_nonnegative(name, "relative_tolerance", relative_tolerance);
-  detail::require_nonnegative(name, "damping", damping);
+  require_at_least(name, "max_iterations", max_iterations, 0);
+  require_nonnegative(name, "relative_tolerance", relative_tolerance);
+  require_nonnegative(name, "damping", damping);
 }
 
 LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& right_hand_side,

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "bilevel/core/linear_solve.h"
+#include "bilevel/core/require.h"
 #include "bilevel/core/solver_support.h"
 
 namespace bilevel {
@@ -64,8 +65,8 @@ Tensor factorise_and_solve(const Tensor& a, const Tensor& b, double rounding, St
 }  // namespace
 
 void DirectOptions::validate() const {
-  detail::require_at_least(direct_name, "limit", limit, 1);
-  detail::require_nonnegative(direct_name, "damping", damping);
+  require_at_least(direct_name, "limit", limit, 1);
+  require_nonnegative(direct_name, "damping", damping);
 }
 
 LinearResult direct_solve(const MatrixProduct& matrix, const Tensor& right_hand_side,
@@ -113,7 +114,7 @@ LinearResult direct_solve(const MatrixProduct& matrix, const Tensor& right_hand_
 
 Tensor assemble(const MatrixProduct& matrix, int64_t size, const at::TensorOptions& options) {
   constexpr std::string_view name = "assemble";
-  detail::require_at_least(name, "size", size, 1);
+  require_at_least(name, "size", size, 1);
   detail::require_float_or_double(name, "options", at::typeMetaToScalarType(options.dtype()));
   Tensor rows = at::empty({size, size}, options.requires_grad(c10::nullopt));
   Tensor unit = at::zeros({size}, options.requires_grad(c10::nullopt));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bilevel/core/clipped.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -185,10 +186,6 @@ class Adam : public InnerOptimizer {
   double beta1_, beta2_, epsilon_;
 };
 
-void require_inner(bool holds, std::string_view option, double value, std::string_view bound) {
-  if (!holds) throw std::invalid_argument(fmt::format("{} = {}: must be {}", option, value, bound));
-}
-
 }  // namespace
 
 int64_t InnerState::bytes() const {
@@ -210,15 +207,14 @@ void InnerOptions::validate() const {
         fmt::format("inner optimizer '{}' is unknown: choose one of {}", optimizer, fmt::join(names, ", ")));
   }
   // A trajectory remembers the batch of every step.
-  require_inner(steps >= 0 && steps <= 1'000'000'000, "inner_steps", static_cast<double>(steps),
-                "at least 0 and at most 1e9");
-  require_inner(rate > 0 && std::isfinite(rate), "inner_rate", rate, "positive and finite");
-  require_inner(momentum >= 0 && momentum < 1, "inner momentum", momentum, "in [0, 1)");
-  require_inner(beta1 >= 0 && beta1 < 1, "inner beta1", beta1, "in [0, 1)");
-  require_inner(beta2 >= 0 && beta2 < 1, "inner beta2", beta2, "in [0, 1)");
-  require_inner(epsilon > 0 && std::isfinite(epsilon), "inner epsilon", epsilon, "positive and finite");
-  require_inner(clip_norm >= 0 && std::isfinite(clip_norm), "inner clip_norm", clip_norm,
-                "finite and at least 0; 0 is no clipping");
+  require_between("inner_steps", steps, 0, 1'000'000'000);
+  require_positive("inner_rate", rate);
+  require_below_one("inner momentum", momentum);
+  require_below_one("inner beta1", beta1);
+  require_below_one("inner beta2", beta2);
+  require_positive("inner epsilon", epsilon);
+  require(clip_norm >= 0 && std::isfinite(clip_norm), "inner clip_norm", clip_norm,
+          "finite and at least 0; 0 is no clipping");
   schedule.validate();
 }
 

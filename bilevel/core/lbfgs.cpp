@@ -1,15 +1,15 @@
 #include "bilevel/core/lbfgs.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <deque>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -68,17 +68,11 @@ struct Accepted {
 void LbfgsOptions::validate() const {
   for (const auto& [option, value] :
        {std::pair{"tolerance", tolerance}, std::pair{"relative_tolerance", relative_tolerance}}) {
-    if (!(value >= 0) || !std::isfinite(value)) {
-      throw std::invalid_argument(fmt::format("lbfgs: {} = {} must be finite and at least 0", option, value));
-    }
+    require_nonnegative("lbfgs", option, value);
   }
-  if (!(first_step > 0) || !std::isfinite(first_step)) {
-    throw std::invalid_argument(fmt::format("lbfgs: first_step = {} must be finite and above 0", first_step));
-  }
-  if (most_gradients < 1 || memory < 1) {
-    throw std::invalid_argument(
-        fmt::format("lbfgs: most_gradients = {} and memory = {} must be at least 1", most_gradients, memory));
-  }
+  require_positive("lbfgs: first_step", first_step);
+  require_at_least("lbfgs", "most_gradients", most_gradients, 1);
+  require_at_least("lbfgs", "memory", memory, 1);
 }
 
 LbfgsResult minimize(const std::function<Tensor(const Tensor& w)>& gradient_at, const Tensor& start,

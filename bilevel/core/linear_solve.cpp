@@ -60,25 +60,6 @@ void require_like(std::string_view solver, std::string_view what, const Tensor& 
 
 }  // namespace
 
-void require_at_least(std::string_view solver, std::string_view option, int64_t value, int64_t bound) {
-  if (value < bound) {
-    throw std::invalid_argument(fmt::format("{}: {} = {} must be at least {}", solver, option, value, bound));
-  }
-}
-
-void require_nonnegative(std::string_view solver, std::string_view option, double value) {
-  if (!std::isfinite(value) || value < 0) {
-    throw std::invalid_argument(
-        fmt::format("{}: {} = {} must be finite and at least 0", solver, option, value));
-  }
-}
-
-void require_positive(std::string_view solver, std::string_view option, double value) {
-  if (!std::isfinite(value) || value <= 0) {
-    throw std::invalid_argument(fmt::format("{}: {} = {} must be finite and above 0", solver, option, value));
-  }
-}
-
 void require_float_or_double(std::string_view solver, std::string_view what, at::ScalarType type) {
   if (type != at::kFloat && type != at::kDouble) {
     throw std::invalid_argument(

@@ -11,6 +11,7 @@
 #include "bilevel/core/finite.h"
 #include "bilevel/core/fused_vectors.h"
 #include "bilevel/core/linear_solve.h"
+#include "bilevel/core/require.h"
 #include "bilevel/core/solver_support.h"
 
 namespace bilevel {
@@ -65,8 +66,8 @@ double relative(double residual, double b_norm) { return b_norm == 0 ? 0.0 : res
 }  // namespace
 
 void NeumannOptions::validate() const {
-  detail::require_at_least(neumann, "terms", terms, 0);
-  detail::require_positive(neumann, "rate", rate);
+  require_at_least(neumann, "terms", terms, 0);
+  require_positive(neumann, "rate", rate);
 }
 
 LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& right_hand_side,
@@ -113,9 +114,9 @@ LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& right_ha
 }
 
 void FixedPointOptions::validate() const {
-  detail::require_at_least(fixed, "steps", steps, 0);
-  detail::require_positive(fixed, "rate", rate);
-  detail::require_nonnegative(fixed, "relative_tolerance", relative_tolerance);
+  require_at_least(fixed, "steps", steps, 0);
+  require_positive(fixed, "rate", rate);
+  require_nonnegative(fixed, "relative_tolerance", relative_tolerance);
 }
 
 LinearResult fixed_point(const IndexedProduct& matrix, const Tensor& right_hand_side,

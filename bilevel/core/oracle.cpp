@@ -215,7 +215,7 @@ Tensor Oracle::inner_rate(const Tensor& x) const {
   const Tensor rate = expanded_rate(problem_, x);
   if (rate.defined() && !at::logical_and(rate > 0, at::isfinite(rate)).all().item<bool>()) {
     throw std::invalid_argument(
-        fmt::format("Problem::inner_rate returned {:g} to {:g}: a rate must be positive and finite; "
+        fmt::format("Problem::inner_rate returned {:g} to {:g}: a rate must be finite and above 0; "
                     "parametrise it by its logarithm",
                     rate.min().item<double>(), rate.max().item<double>()));
   }

@@ -12,22 +12,10 @@
 
 #include "bilevel/core/errors.h"
 #include "bilevel/core/finite.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
-
-void require_outer(bool holds, std::string_view option, double value, std::string_view bound) {
-  if (!holds) throw std::invalid_argument(fmt::format("outer: {} = {} must be {}", option, value, bound));
-}
-void require_positive(std::string_view option, double value) {
-  require_outer(value > 0 && std::isfinite(value), option, value, "a finite number above 0");
-}
-void require_not_negative(std::string_view option, double value) {
-  require_outer(value >= 0 && std::isfinite(value), option, value, "a finite number of at least 0");
-}
-void require_fraction(std::string_view option, double value) {
-  require_outer(value >= 0 && value < 1, option, value, "in [0, 1)");
-}
 
 std::string describe(const Tensor& tensor) {
   if (!tensor.defined()) return "an undefined tensor";
@@ -55,7 +43,7 @@ void require_state(const OuterTransform& transform, const std::vector<Tensor>& s
 
 class ClipByNorm : public OuterTransform {
  public:
-  explicit ClipByNorm(double largest) : largest_(largest) { require_positive("clip_norm", largest); }
+  explicit ClipByNorm(double largest) : largest_(largest) { require_positive("outer", "clip_norm", largest); }
   std::string name() const override { return "clip_by_norm"; }
   Tensor update(const Tensor& direction, const Tensor& /*x*/, int64_t /*step*/,
                 std::vector<Tensor>& /*state*/) const override {
@@ -73,7 +61,9 @@ class ClipByNorm : public OuterTransform {
 
 class ClipByValue : public OuterTransform {
  public:
-  explicit ClipByValue(double largest) : largest_(largest) { require_positive("clip_value", largest); }
+  explicit ClipByValue(double largest) : largest_(largest) {
+    require_positive("outer", "clip_value", largest);
+  }
   std::string name() const override { return "clip_by_value"; }
   Tensor update(const Tensor& direction, const Tensor& /*x*/, int64_t /*step*/,
                 std::vector<Tensor>& /*state*/) const override {
@@ -86,7 +76,7 @@ class ClipByValue : public OuterTransform {
 
 class WeightDecay : public OuterTransform {
  public:
-  explicit WeightDecay(double decay) : decay_(decay) { require_not_negative("weight_decay", decay); }
+  explicit WeightDecay(double decay) : decay_(decay) { require_nonnegative("outer", "weight_decay", decay); }
   std::string name() const override { return "add_weight_decay"; }
   Tensor update(const Tensor& direction, const Tensor& x, int64_t /*step*/,
                 std::vector<Tensor>& /*state*/) const override {
@@ -99,7 +89,9 @@ class WeightDecay : public OuterTransform {
 
 class HeavyBall : public OuterTransform {
  public:
-  explicit HeavyBall(double momentum) : momentum_(momentum) { require_fraction("momentum", momentum); }
+  explicit HeavyBall(double momentum) : momentum_(momentum) {
+    require_below_one("outer", "momentum", momentum);
+  }
   std::string name() const override { return "heavy_ball"; }
   std::vector<Tensor> init(const Tensor& x) const override { return {at::zeros_like(x)}; }
   Tensor update(const Tensor& direction, const Tensor& x, int64_t /*step*/,
@@ -116,9 +108,9 @@ class HeavyBall : public OuterTransform {
 class ScaleByAdam : public OuterTransform {
  public:
   ScaleByAdam(double beta1, double beta2, double epsilon) : beta1_(beta1), beta2_(beta2), epsilon_(epsilon) {
-    require_fraction("beta1", beta1);
-    require_fraction("beta2", beta2);
-    require_positive("epsilon", epsilon);
+    require_below_one("outer", "beta1", beta1);
+    require_below_one("outer", "beta2", beta2);
+    require_positive("outer", "epsilon", epsilon);
   }
   std::string name() const override { return "scale_by_adam"; }
   std::vector<Tensor> init(const Tensor& x) const override { return {at::zeros_like(x), at::zeros_like(x)}; }
@@ -140,7 +132,7 @@ class ScaleByAdam : public OuterTransform {
 class ScaleByRate : public OuterTransform {
  public:
   ScaleByRate(double rate, const Schedule& schedule) : rate_(rate), schedule_(schedule) {
-    require_positive("rate", rate);
+    require_positive("outer", "rate", rate);
     schedule.validate();
   }
   std::string name() const override { return "scale_by_rate"; }
@@ -258,23 +250,23 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
 }
 
 void OuterPreparation::validate() const {
-  require_not_negative("clip_norm", clip_norm);
-  require_not_negative("clip_value", clip_value);
-  require_not_negative("weight_decay", weight_decay);
+  require_nonnegative("outer", "clip_norm", clip_norm);
+  require_nonnegative("outer", "clip_value", clip_value);
+  require_nonnegative("outer", "weight_decay", weight_decay);
 }
 
 void OuterSgdOptions::validate() const {
-  require_positive("rate", rate);
-  require_fraction("momentum", momentum);
+  require_positive("outer", "rate", rate);
+  require_below_one("outer", "momentum", momentum);
   schedule.validate();
   preparation.validate();
 }
 
 void OuterAdamOptions::validate() const {
-  require_positive("rate", rate);
-  require_fraction("beta1", beta1);
-  require_fraction("beta2", beta2);
-  require_positive("epsilon", epsilon);
+  require_positive("outer", "rate", rate);
+  require_below_one("outer", "beta1", beta1);
+  require_below_one("outer", "beta2", beta2);
+  require_positive("outer", "epsilon", epsilon);
   schedule.validate();
   preparation.validate();
 }

@@ -39,7 +39,7 @@ Projection project_to_nonnegative() {
 Projection project_to_simplex(int64_t row_length) {
   if (row_length < 0) {
     throw std::invalid_argument(fmt::format(
-        "projection: simplex row_length = {} must be at least 0; 0 is the whole vector as one row",
+        "projection: simplex row_length = {}: must be at least 0; 0 is the whole vector as one row",
         row_length));
   }
   return [row_length](const Tensor& x) {

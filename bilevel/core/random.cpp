@@ -2,6 +2,7 @@
 // 2018), and normals by Marsaglia's polar method. Our own because LibTorch's generators keep 32 bits of a
 // seed on the CPU and do not promise the same values from one version to the next.
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -25,7 +26,7 @@ uint64_t finalise(uint64_t word) {
 void require_floating(at::ScalarType type, const char* what) {
   if (!at::isFloatingType(type)) {
     throw std::invalid_argument(fmt::format(
-        "Random::{}: options.dtype = {} must be a floating type; use below() or permutation() for integers",
+        "Random::{}: options.dtype = {}: must be a floating type; use below() or permutation() for integers",
         what, at::toString(type)));
   }
 }
@@ -102,9 +103,7 @@ double Random::normal() {
 }
 
 int64_t Random::below(int64_t bound) {
-  if (bound < 1) {
-    throw std::invalid_argument(fmt::format("Random::below: bound = {} must be at least 1", bound));
-  }
+  require_at_least("Random::below: bound", bound, 1);
   // Draw as many bits as bound-1 has and reject what is too large: no bias, fewer than two draws on average.
   const uint64_t largest = static_cast<uint64_t>(bound) - 1;
   const int unused_bits = std::countl_zero(largest | 1);
@@ -129,9 +128,7 @@ Tensor Random::normal(at::IntArrayRef sizes, const at::TensorOptions& options) {
 }
 
 Tensor Random::permutation(int64_t count) {
-  if (count < 0) {
-    throw std::invalid_argument(fmt::format("Random::permutation: count = {} must be at least 0", count));
-  }
+  require_at_least("Random::permutation: count", count, 0);
   Tensor order = at::arange(count, at::TensorOptions().dtype(at::kLong).device(at::kCPU));
   int64_t* data = order.data_ptr<int64_t>();
   for (int64_t i = count - 1; i > 0; --i) std::swap(data[i], data[below(i + 1)]);  // Fisher-Yates

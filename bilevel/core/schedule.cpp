@@ -9,6 +9,8 @@
 #include <numbers>
 #include <stdexcept>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 namespace {
 
@@ -33,22 +35,22 @@ std::string_view schedule_kind_name(ScheduleKind kind) { return names.at(static_
 void Schedule::validate() const {
   if (has_end(kind) && total_steps < 1) {
     throw std::invalid_argument(fmt::format(
-        "Schedule: total_steps = {} must be at least 1 for the {} schedule; set it to the number of "
+        "Schedule: total_steps = {}: must be at least 1 for the {} schedule; set it to the number of "
         "steps of the run",
         total_steps, schedule_kind_name(kind)));
   }
   if (!(final_fraction >= 0 && final_fraction <= 1)) {
     throw std::invalid_argument(fmt::format(
-        "Schedule: final_fraction = {} must be in [0, 1]: it is a part of the base rate", final_fraction));
+        "Schedule: final_fraction = {}: must be 0 to 1: it is a part of the base rate", final_fraction));
   }
   if (!(exponent > 0 && exponent <= 1)) {
     throw std::invalid_argument(fmt::format(
-        "Schedule: exponent = {} must be in (0, 1]: the steps of a faster fall have a finite sum", exponent));
+        "Schedule: exponent = {}: must be above 0 and at most 1: the steps of a faster fall have a finite sum", exponent));
   }
 }
 
 double Schedule::factor(int64_t step) const {
-  if (step < 0) throw std::invalid_argument(fmt::format("Schedule: step = {} must be at least 0", step));
+  require_at_least("Schedule: step", step, 0);
   validate();
   if (kind == ScheduleKind::constant) return 1;
   if (kind == ScheduleKind::inverse_sqrt) return 1 / std::sqrt(static_cast<double>(step) + 1);

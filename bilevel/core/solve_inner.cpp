@@ -7,6 +7,7 @@
 #include <limits>
 #include <string_view>
 
+#include "bilevel/core/require.h"
 #include "bilevel/core/solver_support.h"
 
 namespace bilevel {
@@ -141,11 +142,11 @@ class InnerSolve {
 }  // namespace
 
 void InnerSolveOptions::validate() const {
-  detail::require_at_least(inner_solver, "iterations", iterations, 0);
-  detail::require_at_least(inner_solver, "products", products, 0);
-  detail::require_at_least(inner_solver, "direct_limit", direct_limit, 0);
-  detail::require_nonnegative(inner_solver, "relative_tolerance", relative_tolerance);
-  detail::require_nonnegative(inner_solver, "gradient_scale", gradient_scale);
+  require_at_least(inner_solver, "iterations", iterations, 0);
+  require_at_least(inner_solver, "products", products, 0);
+  require_at_least(inner_solver, "direct_limit", direct_limit, 0);
+  require_nonnegative(inner_solver, "relative_tolerance", relative_tolerance);
+  require_nonnegative(inner_solver, "gradient_scale", gradient_scale);
 }
 
 SolvedInner solve_inner(Oracle& oracle, const Tensor& x, const Tensor& w, const InnerSolveOptions& options) {

@@ -11,10 +11,7 @@
 
 namespace bilevel::detail {
 
-// Each throws std::invalid_argument with the solver's name, the option, its value and the bound.
-void require_at_least(std::string_view solver, std::string_view option, int64_t value, int64_t bound);
-void require_nonnegative(std::string_view solver, std::string_view option, double value);
-void require_positive(std::string_view solver, std::string_view option, double value);
+// Throws std::invalid_argument with the solver's name.
 void require_float_or_double(std::string_view solver, std::string_view what, at::ScalarType type);
 
 // The right-hand side without its graph, once it is a 1-d float or double tensor.

@@ -14,6 +14,7 @@
 
 #include "bilevel/core/lanczos.h"
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/core/solver_support.h"
 
 #ifdef BILEVEL_HAS_SPECTRA
@@ -180,11 +181,11 @@ Spectrum iterative(const MatrixProduct& matrix, int64_t size, const at::TensorOp
 }  // namespace
 
 void SpectrumOptions::validate() const {
-  detail::require_at_least(spectrum_name, "dense_below", dense_below, 0);
-  detail::require_at_least(spectrum_name, "max_products", max_products, 1);
+  require_at_least(spectrum_name, "dense_below", dense_below, 0);
+  require_at_least(spectrum_name, "max_products", max_products, 1);
   if (!(relative_tolerance >= 0 && relative_tolerance < 1)) {
     throw std::invalid_argument(
-        fmt::format("{}: relative_tolerance = {} must be in [0, 1)", spectrum_name, relative_tolerance));
+        fmt::format("{}: relative_tolerance = {}: must be at least 0 and below 1", spectrum_name, relative_tolerance));
   }
 }
 
@@ -214,7 +215,7 @@ bool spectra_available() {
 Spectrum extreme_eigenvalues(const MatrixProduct& matrix, int64_t size, const at::TensorOptions& options,
                              const SpectrumOptions& spectrum_options) {
   spectrum_options.validate();
-  detail::require_at_least(spectrum_name, "size", size, 1);
+  require_at_least(spectrum_name, "size", size, 1);
   const at::ScalarType type = at::typeMetaToScalarType(options.dtype());
   detail::require_float_or_double(spectrum_name, "options", type);
   const at::TensorOptions plain = options.requires_grad(c10::nullopt);

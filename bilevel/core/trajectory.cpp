@@ -48,7 +48,7 @@ void check_keep(const std::vector<int64_t>& keep, int64_t steps) {
 }
 
 Trajectory run_from(Oracle& oracle, const Tensor& x, const InnerState& start, bool start_is_learned,
-                    std::shared_ptr<const InnerOptimizer> optimizer, const InnerRun& run) {
+                    std::shared_ptr<const InnerOptimizer> optimizer, const InnerLoop& run) {
   const OracleCounts counts_before = oracle.counts();
   check_keep(run.keep, run.options.steps);
   std::vector<int64_t> keep = run.keep;
@@ -109,7 +109,7 @@ double Trajectory::last_rate() const {
   return base * options.schedule.factor(last);
 }
 
-Trajectory run_inner(Oracle& oracle, const Tensor& x, const Tensor& start, const InnerRun& run) {
+Trajectory run_inner(Oracle& oracle, const Tensor& x, const Tensor& start, const InnerLoop& run) {
   std::shared_ptr<const InnerOptimizer> optimizer = make_inner_optimizer(run.options);
   require_defined(x, "x is an undefined tensor");
   const Tensor learned = oracle.problem().inner_start(x);
@@ -120,7 +120,7 @@ Trajectory run_inner(Oracle& oracle, const Tensor& x, const Tensor& start, const
   return run_from(oracle, x, state, start_is_learned, std::move(optimizer), run);
 }
 
-Trajectory continue_inner(Oracle& oracle, const Tensor& x, const InnerState& start, const InnerRun& run) {
+Trajectory continue_inner(Oracle& oracle, const Tensor& x, const InnerState& start, const InnerLoop& run) {
   std::shared_ptr<const InnerOptimizer> optimizer = make_inner_optimizer(run.options);
   require_defined(x, "x is an undefined tensor");
   require_defined(start.w, "the inner state to continue from is undefined");

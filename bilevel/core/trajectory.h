@@ -37,7 +37,7 @@ struct Trajectory {
   double last_rate() const;
 };
 
-struct InnerRun {
+struct InnerLoop {
   InnerOptions options;
   std::vector<int64_t> keep;     // which states before step t to keep; sorted or not, 0 <= t < T
   InnerBatches batches;          // empty = the full set at every step
@@ -46,10 +46,10 @@ struct InnerRun {
 
 // Runs T steps from `start`, or from the problem's learned start where it has one. Throws NotFiniteError,
 // naming the first bad step, where the iterates leave the finite numbers.
-Trajectory run_inner(Oracle& oracle, const Tensor& x, const Tensor& start, const InnerRun& run);
+Trajectory run_inner(Oracle& oracle, const Tensor& x, const Tensor& start, const InnerLoop& run);
 // The same from a state, with its momenta and step count: the warm start of an algorithm. Never the learned
 // start.
-Trajectory continue_inner(Oracle& oracle, const Tensor& x, const InnerState& start, const InnerRun& run);
+Trajectory continue_inner(Oracle& oracle, const Tensor& x, const InnerState& start, const InnerLoop& run);
 
 // Takes step t of the trajectory again from the state before it: the same bits as the first time.
 InnerState replay_step(Oracle& oracle, const Tensor& x, const Trajectory& trajectory, int64_t t,

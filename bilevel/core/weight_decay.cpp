@@ -1,11 +1,11 @@
 #include "bilevel/core/weight_decay.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <cmath>
-#include <stdexcept>
 #include <utility>
+
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -32,9 +32,7 @@ class DecayedLinearization : public Linearization {
 };
 
 double checked(double decay) {
-  if (!(decay >= 0) || !std::isfinite(decay)) {
-    throw std::invalid_argument(fmt::format("weight_decay = {}: must be finite and at least 0", decay));
-  }
+  require_nonnegative("weight_decay", decay);
   return decay;
 }
 

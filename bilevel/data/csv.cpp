@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/data/csv_columns.h"
 #include "bilevel/data/csv_diagnosis.h"
 #include "bilevel/data/file_error.h"
@@ -294,9 +295,7 @@ void CsvOptions::validate() const {
   if (separator == '"' || separator == '\n' || separator == '.') {
     throw std::invalid_argument("csv: separator must not be a quote, a line's end or a point");
   }
-  if (largest_bytes < 1) {
-    throw std::invalid_argument(fmt::format("csv: largest_bytes = {}: must be at least 1", largest_bytes));
-  }
+  require_at_least("csv: largest_bytes", largest_bytes, 1);
 }
 
 CsvTable read_csv(const std::string& path, const CsvOptions& options) {

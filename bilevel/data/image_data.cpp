@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/idx.h"
 #include "bilevel/data/image_folder.h"
@@ -137,10 +138,7 @@ void ImageDataOptions::validate() const {
     throw std::invalid_argument(
         fmt::format("image_size = {}: must be 0 (as they are) to {} pixels", image_size, largest_image_side));
   }
-  if (!(test_fraction > 0 && test_fraction < 1)) {
-    throw std::invalid_argument(
-        fmt::format("test_fraction = {}: must be above 0 and below 1", test_fraction));
-  }
+  require_between_0_and_1("test_fraction", test_fraction);
   if (test_images.empty() != test_labels.empty()) {
     throw std::invalid_argument(fmt::format("{} is missing: test_images and test_labels go together",
                                             test_images.empty() ? "test_images" : "test_labels"));

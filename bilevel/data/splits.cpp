@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/data/labels.h"
 
 namespace bilevel {
@@ -72,7 +73,7 @@ Splits make_splits(const Tensor& labels, int64_t classes, const SplitSizes& size
     throw std::invalid_argument(fmt::format("split sizes {} + {} + {}: need {} examples, there are {}",
                                             wanted[0], wanted[1], wanted[2], sum, labels.numel()));
   }
-  if (classes < 1) throw std::invalid_argument(fmt::format("classes = {}: must be at least 1", classes));
+  require_at_least("classes", classes, 1);
   check_labels(labels, classes, false, "splits");
 
   // One pool of shuffled positions per class; a single pool where the classes do not matter.

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/line_reader.h"
 #include "bilevel/data/npy_header.h"
@@ -142,10 +143,7 @@ void SvmlightOptions::validate() const {
     throw std::invalid_argument(
         fmt::format("svmlight: columns = {}: must be 0 to {}", columns, largest_columns));
   }
-  if (largest_bytes < 1) {
-    throw std::invalid_argument(
-        fmt::format("svmlight: largest_bytes = {}: must be at least 1", largest_bytes));
-  }
+  require_at_least("svmlight: largest_bytes", largest_bytes, 1);
 }
 
 LabelledSparse read_svmlight(const std::string& path, const SvmlightOptions& options) {

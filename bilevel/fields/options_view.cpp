@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "bilevel/fields/option_text.h"
+#include "bilevel/fields/renamed.h"
 
 namespace bilevel {
 namespace {
@@ -154,7 +155,9 @@ NamedWords with_flags_as_named(const OptionsView& options, NamedWords words) {
 void give_rest(OptionsView options, const NamedWords& words) {
   for (const auto& [name, values] : words) {
     const Field* field = options.find(name);
-    if (field == nullptr) throw OptionError(fmt::format("option {} is unknown", named(name)));
+    if (field == nullptr) {
+      throw OptionError(fmt::format("option {} is unknown{}", named(name), new_name_of(name, options)));
+    }
     if (!values.empty() && !options.is_given(*field)) options.give(*field, values);
   }
 }

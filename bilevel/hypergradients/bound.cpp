@@ -217,8 +217,8 @@ class Bounder {
 
 }  // namespace
 
-void bound_error(Oracle& oracle, const HypergradientRequest& request, Hypergradient& result,
-                 KnownConstants* known) {
+void add_error_bound(Oracle& oracle, const HypergradientRequest& request, Hypergradient& result,
+                     KnownConstants* known) {
   if (result.status == Status::not_finite) {
     result.no_bound = "the estimate is not finite";
     return;

@@ -40,8 +40,8 @@ struct KnownConstants {
 
 // Fills result.bound, or result.no_bound where there is none. Its gradients and products are counted. An
 // unrolled estimate must have been made with the request's `with_bound`.
-void bound_error(Oracle& oracle, const HypergradientRequest& request, Hypergradient& result,
-                 KnownConstants* known = nullptr);
+void add_error_bound(Oracle& oracle, const HypergradientRequest& request, Hypergradient& result,
+                     KnownConstants* known = nullptr);
 
 // A bound as long as the estimate itself holds for the zero vector too: it does not even tell the sign.
 bool is_vacuous(const ErrorBound& bound, double estimate_norm);

@@ -5,10 +5,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void KrylovOptions::validate() const {
-  if (steps < 0) throw std::invalid_argument(fmt::format("terms = {}: must be at least 0", steps));
+  require_at_least("terms", steps, 0);
   if (!(relative_tolerance >= 0)) {
     throw std::invalid_argument(
         fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));

@@ -33,7 +33,7 @@ Hypergradient HypergradientEstimator::estimate(Oracle& oracle, const Hypergradie
   result.inner_gradient_norm = request.inner.gradient_norm;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (request.with_bound) {
-    bound_error(oracle, request, result);
+    add_error_bound(oracle, request, result);
     result.bound_counts = oracle.counts() - before - result.counts;
   }
   return result;
@@ -51,7 +51,7 @@ InnerAndHypergradient hypergradient_at(Oracle& oracle, const Tensor& x, const Te
                                        const InnerOptions& options, const HypergradientEstimator& estimator,
                                        bool with_bound) {
   const auto optimizer = make_inner_optimizer(options);
-  InnerRun run;
+  InnerLoop run;
   run.options = options;
   // The state's size is that of the start that will be used; where there is none the inner run says so.
   const Tensor learned = x.defined() ? oracle.problem().inner_start(x) : Tensor();

@@ -7,13 +7,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void ExactOptions::validate() const {
   curvature.validate();
-  if (direct_limit < 0) {
-    throw std::invalid_argument(fmt::format("direct_limit = {}: must be at least 0", direct_limit));
-  }
+  require_at_least("direct_limit", direct_limit, 0);
   if (!(relative_tolerance >= 0)) {
     throw std::invalid_argument(
         fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));

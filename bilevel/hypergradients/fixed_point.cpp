@@ -6,10 +6,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void FixedPointEstimatorOptions::validate() const {
-  if (steps < 0) throw std::invalid_argument(fmt::format("terms = {}: must be at least 0", steps));
+  require_at_least("terms", steps, 0);
   if (!(rate >= 0) || !std::isfinite(rate)) {
     throw std::invalid_argument(
         fmt::format("rate = {}: must be finite and positive, or 0 for the inner loop's rate", rate));

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bilevel/core/central_difference.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 
@@ -16,12 +17,10 @@ void CurvatureOptions::validate() const {
     throw std::invalid_argument(
         fmt::format("curvature '{}' is unknown: choose hessian or gauss-newton", kind));
   }
-  if (!(damping >= 0) || !std::isfinite(damping)) {
-    throw std::invalid_argument(fmt::format("damping = {}: must be finite and at least 0", damping));
-  }
+  require_nonnegative("damping", damping);
   if (!(difference_step > 0) || !std::isfinite(difference_step)) {
     throw std::invalid_argument(
-        fmt::format("difference_step = {}: must be positive and finite", difference_step));
+        fmt::format("difference_step = {}: must be finite and above 0", difference_step));
   }
   if (difference_hessian && kind == "gauss-newton") {
     throw std::invalid_argument(
@@ -84,7 +83,7 @@ MatrixProduct CurvatureProducts::matrix() {
 
 Tensor CurvatureProducts::cross(const Tensor& v) {
   if (!oracle_.problem().inner_loss_uses_outer()) return {};
-  if (!options_.difference_mixed) return at_batch(request_.cross).cross(v);
+  if (!options_.difference_cross) return at_batch(request_.cross).cross(v);
   const auto gradient = [&](const Tensor& w) {
     return oracle_.inner_gradient_in_outer(w, request_.x, request_.cross);
   };

@@ -20,7 +20,7 @@ struct CurvatureOptions {
   // Central differences in place of exact products, as DARTS and iDARTS take them. They evaluate at w +- a
   // step and never write to w; each costs two first derivatives of g, and is counted so.
   bool difference_hessian = false;
-  bool difference_mixed = false;
+  bool difference_cross = false;
   double difference_step = 0.01;  // how far w moves, whatever the vector's norm (DARTS's 0.01 / |v|)
   void validate() const;
 };

@@ -2,17 +2,16 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
-#include <stdexcept>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "bilevel/core/finite.h"
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -99,7 +98,7 @@ class LowRank {
 }  // namespace
 
 void NystromOptions::validate() const {
-  if (rank < 1) throw std::invalid_argument(fmt::format("rank = {}: must be at least 1", rank));
+  require_at_least("rank", rank, 1);
   curvature.validate();
 }
 

@@ -29,7 +29,7 @@ using Settings = EstimatorSettings;
 // Of every estimator on CurvatureProducts (implicit.h), and its own.
 std::set<EstimatorOption> on_curvature(std::set<EstimatorOption> own = {}) {
   own.insert({EstimatorOption::damping, EstimatorOption::curvature, EstimatorOption::difference_hessian,
-              EstimatorOption::difference_mixed});
+              EstimatorOption::difference_cross});
   return own;
 }
 
@@ -47,9 +47,9 @@ const std::vector<EstimatorRow>& estimator_rows() {
        }},
       {"one-step",
        "DARTS: the derivative of the last step alone",
-       {EstimatorOption::difference_mixed},
+       {EstimatorOption::difference_cross},
        [](const Settings& s) -> Made {
-         return std::make_unique<OneStep>(OneStepOptions{.difference_mixed = s.curvature.difference_mixed,
+         return std::make_unique<OneStep>(OneStepOptions{.difference_cross = s.curvature.difference_cross,
                                                          .difference_step = s.curvature.difference_step});
        }},
       {"t1t2",
@@ -72,10 +72,10 @@ const std::vector<EstimatorRow>& estimator_rows() {
        }},
       {"truncated",
        "K-RMD: back-propagation through the last K steps",
-       {EstimatorOption::truncate, EstimatorOption::difference_mixed},
+       {EstimatorOption::truncate, EstimatorOption::difference_cross},
        [](const Settings& s) -> Made {
          return std::make_unique<Truncated>(TruncatedOptions{.steps = s.truncate,
-                                                             .difference_mixed = s.curvature.difference_mixed,
+                                                             .difference_cross = s.curvature.difference_cross,
                                                              .difference_step = s.curvature.difference_step});
        }},
       {"forward",
@@ -83,10 +83,10 @@ const std::vector<EstimatorRow>& estimator_rows() {
        {},
        [](const Settings&) -> Made { return std::make_unique<Forward>(); }},
       {"neumann", "iDARTS, stocBiO: a series with K Hessian products",
-       on_curvature({EstimatorOption::terms, EstimatorOption::series_rate}),
+       on_curvature({EstimatorOption::terms, EstimatorOption::linear_rate}),
        [](const Settings& s) -> Made {
          return std::make_unique<NeumannEstimator>(
-             NeumannEstimatorOptions{.terms = s.terms, .rate = s.series_rate, .curvature = s.curvature});
+             NeumannEstimatorOptions{.terms = s.terms, .rate = s.linear_rate, .curvature = s.curvature});
        }},
       {"cg", "AID-CG: conjugate gradients",
        on_curvature({EstimatorOption::terms, EstimatorOption::relative_tolerance}),
@@ -95,10 +95,10 @@ const std::vector<EstimatorRow>& estimator_rows() {
        on_curvature({EstimatorOption::terms, EstimatorOption::relative_tolerance}),
        [](const Settings& s) -> Made { return std::make_unique<MinresEstimator>(krylov(s)); }},
       {"fixed-point", "AID-FP: a fixed-point iteration",
-       on_curvature({EstimatorOption::terms, EstimatorOption::series_rate}),
+       on_curvature({EstimatorOption::terms, EstimatorOption::linear_rate}),
        [](const Settings& s) -> Made {
          return std::make_unique<FixedPointEstimator>(
-             FixedPointEstimatorOptions{.steps = s.terms, .rate = s.series_rate, .curvature = s.curvature});
+             FixedPointEstimatorOptions{.steps = s.terms, .rate = s.linear_rate, .curvature = s.curvature});
        }},
       {"nystrom", "the inverse of a low-rank approximation",
        on_curvature({EstimatorOption::terms, EstimatorOption::seed}),

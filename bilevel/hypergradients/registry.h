@@ -16,25 +16,25 @@ namespace bilevel {
 struct EstimatorSettings {
   int64_t terms = 10;      // Hessian products of neumann, steps of cg, minres, fixed-point, rank of nystrom
   int64_t truncate = 10;   // steps that truncated keeps
-  double series_rate = 0;  // of neumann and fixed-point; 0 = the inner loop's last rate
+  double linear_rate = 0;  // of neumann and fixed-point; 0 = the inner loop's last rate
   double relative_tolerance = 0;     // of cg and minres; 0 = all the steps
   int64_t byte_budget = 64'000'000;  // of reverse-binomial
   uint64_t seed = 0;                 // of nystrom's directions
-  CurvatureOptions curvature;        // of the implicit ones; its mixed difference also of one-step, truncated
+  CurvatureOptions curvature;        // of the implicit ones; its cross difference also of one-step, truncated
 };
 
 // The settings that decide an estimate.
 enum class EstimatorOption {
   terms,
   truncate,
-  series_rate,
+  linear_rate,
   relative_tolerance,
   byte_budget,
   seed,
   damping,
   curvature,
   difference_hessian,
-  difference_mixed,
+  difference_cross,
 };
 
 struct EstimatorRow {

@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "bilevel/core/require.h"
 #include "bilevel/hypergradients/checkpoints.h"
 
 namespace bilevel {
@@ -68,18 +69,12 @@ class BinomialSweep {
 
 }  // namespace
 
-void ReverseBinomialOptions::validate() const {
-  if (byte_budget < 1) {
-    throw std::invalid_argument(fmt::format("byte_budget = {}: must be at least 1", byte_budget));
-  }
-}
+void ReverseBinomialOptions::validate() const { require_at_least("byte_budget", byte_budget, 1); }
 
 ReverseBinomial::ReverseBinomial(ReverseBinomialOptions options) : options_(options) { options_.validate(); }
 
 int64_t ReverseBinomial::slots(int64_t state_bytes) const {
-  if (state_bytes < 1) {
-    throw std::invalid_argument(fmt::format("state_bytes = {}: must be at least 1", state_bytes));
-  }
+  require_at_least("state_bytes", state_bytes, 1);
   const int64_t slots = options_.byte_budget / state_bytes;
   if (slots < 1) {
     throw std::invalid_argument(

@@ -6,13 +6,15 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel {
 
 void TruncatedOptions::validate() const {
-  if (steps < 0) throw std::invalid_argument(fmt::format("truncate = {}: must be at least 0", steps));
+  require_at_least("truncate", steps, 0);
   if (!(difference_step > 0) || !std::isfinite(difference_step)) {
     throw std::invalid_argument(
-        fmt::format("difference_step = {}: must be positive and finite", difference_step));
+        fmt::format("difference_step = {}: must be finite and above 0", difference_step));
   }
 }
 
@@ -36,7 +38,7 @@ Hypergradient Truncated::compute(Oracle& oracle, const HypergradientRequest& req
     }
   };
   Hypergradient result = reverse_from(oracle, request, first, false, last_steps,
-                                      options_.difference_mixed ? options_.difference_step : 0);
+                                      options_.difference_cross ? options_.difference_step : 0);
   result.bytes_kept = bytes;
   return result;
 }

@@ -10,7 +10,7 @@ struct TruncatedOptions {
   int64_t steps = 10;  // K; more than T means T; 0 is legal and returns df/dx
   // Cross products by central differences along the adjoint, as DARTS takes its one; CurvatureOptions has the
   // same two for the implicit estimators.
-  bool difference_mixed = false;
+  bool difference_cross = false;
   double difference_step = 0.01;
   void validate() const;
 };

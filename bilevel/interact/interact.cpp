@@ -66,46 +66,46 @@ LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& 
   return result;
 }
 
-const LearnedTasks& InteractReport::returned() const {
+const LearnedTasks& InteractResult::returned() const {
   return best == Best::learned ? learned : best == Best::independent ? *independent : *pooled;
 }
 
-std::string_view name_of(InteractReport::Best best) {
-  return best == InteractReport::Best::learned       ? "learned interaction"
-         : best == InteractReport::Best::independent ? "independent"
+std::string_view name_of(InteractResult::Best best) {
+  return best == InteractResult::Best::learned       ? "learned interaction"
+         : best == InteractResult::Best::independent ? "independent"
                                                      : "one model for all";
 }
 
 namespace {
 
 // All three losses are means over the validation examples.
-void choose_best(InteractReport& report) {
-  using Best = InteractReport::Best;
+void choose_best(InteractResult& result) {
+  using Best = InteractResult::Best;
   const auto consider = [&](const std::optional<LearnedTasks>& baseline, Best which) {
-    if (baseline && !(report.returned().valid_loss <= baseline->valid_loss)) report.best = which;
+    if (baseline && !(result.returned().valid_loss <= baseline->valid_loss)) result.best = which;
   };
-  consider(report.independent, Best::independent);
-  consider(report.pooled, Best::pooled);
-  if (report.best == Best::learned) return;
-  report.warnings.push_back(fmt::format(
+  consider(result.independent, Best::independent);
+  consider(result.pooled, Best::pooled);
+  if (result.best == Best::learned) return;
+  result.warnings.push_back(fmt::format(
       "the learned interaction does not beat '{}' on the validation examples: a loss of {:.4f} against "
       "{:.4f}. The models of '{}' are returned; take more --iterations or another --outer-rate",
-      name_of(report.best), report.learned.valid_loss, report.returned().valid_loss, name_of(report.best)));
+      name_of(result.best), result.learned.valid_loss, result.returned().valid_loss, name_of(result.best)));
 }
 
 }  // namespace
 
-InteractReport interact(const TaskSets& sets, const InteractOptions& options,
+InteractResult interact(const TaskSets& sets, const InteractOptions& options,
                         const at::TensorOptions& tensors, const SolveHooks& hooks,
                         const std::function<void(const std::string&)>& progress, const Solver& solver) {
   const auto say = [&](const char* what) {
     if (progress) progress(what);
   };
   say("the interaction of the tasks");
-  InteractReport report;
-  SolveSummary& summary = report.learned.summary;
-  report.learned = learn_tasks({sets, options.problem, tensors}, options, hooks, solver);
-  if (summary.reason == StopReason::interrupted || ended_badly(summary.reason)) return report;
+  InteractResult result;
+  SolveSummary& summary = result.learned.summary;
+  result.learned = learn_tasks({sets, options.problem, tensors}, options, hooks, solver);
+  if (summary.reason == StopReason::interrupted || ended_badly(summary.reason)) return result;
   TaskInteractionOptions alone = options.problem;
   alone.coupling = Coupling::none;
   SolveHooks along;
@@ -119,16 +119,16 @@ InteractReport interact(const TaskSets& sets, const InteractOptions& options,
       return std::nullopt;
     }
     if (ended_badly(learned.summary.reason)) {
-      report.warnings.push_back(
+      result.warnings.push_back(
           fmt::format("there is nothing to compare with for '{}': {}", what, learned.summary.message));
       return std::nullopt;
     }
     return learned;
   };
-  report.independent = baseline("every task on its own", sets);
-  if (!sets.classes_are_tasks) report.pooled = baseline("one model for all tasks", pooled(sets));
-  choose_best(report);
-  return report;
+  result.independent = baseline("every task on its own", sets);
+  if (!sets.classes_are_tasks) result.pooled = baseline("one model for all tasks", pooled(sets));
+  choose_best(result);
+  return result;
 }
 
 // ---- what a matrix of interactions says ----

@@ -51,7 +51,7 @@ struct LearnedTasks {
 LearnedTasks learn_tasks(const TaskInteraction& problem, const InteractOptions& options,
                          const SolveHooks& hooks = {}, const Solver& solver = {});
 
-struct InteractReport {
+struct InteractResult {
   LearnedTasks learned;  // its summary's reason is `interrupted`, too, where a baseline was
   std::optional<LearnedTasks> independent;  // none where the search was interrupted or ended badly
   std::optional<LearnedTasks> pooled;       // where the tasks have examples of their own
@@ -61,10 +61,10 @@ struct InteractReport {
   Best best = Best::learned;
   const LearnedTasks& returned() const;
 };
-std::string_view name_of(InteractReport::Best best);
+std::string_view name_of(InteractResult::Best best);
 // `progress` is called with what is being done; hooks and solver are those of the first search, which is the
 // long one, but `interrupted` is asked in all.
-InteractReport interact(const TaskSets& sets, const InteractOptions& options,
+InteractResult interact(const TaskSets& sets, const InteractOptions& options,
                         const at::TensorOptions& tensors, const SolveHooks& hooks = {},
                         const std::function<void(const std::string&)>& progress = {},
                         const Solver& solver = {});

@@ -83,7 +83,7 @@ Fields<AlgorithmChoice> algorithm_fields(bool with_choice) {
        "hessian or gauss-newton")
       .one_of({"hessian", "gauss-newton"});
   f.add(
-      "difference_mixed", [](O & o) -> auto& { return o.settings.hypergradient.curvature.difference_mixed; },
+      "difference_cross", [](O & o) -> auto& { return o.settings.hypergradient.curvature.difference_cross; },
       "central differences in place of the cross product, as DARTS and iDARTS take it");
   f.add(
       "error_bound", [](O & o) -> auto& { return o.settings.with_bound; },

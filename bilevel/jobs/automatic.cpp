@@ -105,10 +105,10 @@ void measure_choice_at_end(const AutomaticOptions& automatic, const Problem& pro
   const ImplicitReference exact = implicit_reference(oracle, end.x, end.inner.w, {}, limits);
   if (!exact.value.defined()) return;
   EstimatorSettings hypergradient = settings.hypergradient;
-  if (hypergradient.series_rate == 0) hypergradient.series_rate = settings.linear_rate;
+  if (hypergradient.linear_rate == 0) hypergradient.linear_rate = settings.linear_rate;
   const auto estimator = make_estimator(settings.method, hypergradient);
   // As the next iteration would: w and the linear system go on where they are.
-  InnerRun next;
+  InnerLoop next;
   next.options = settings.inner;
   next.keep = estimator->keeps(next.options.steps, end.inner.bytes());
   Trajectory inner = continue_inner(oracle, end.x, end.inner, next);

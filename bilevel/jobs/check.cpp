@@ -45,10 +45,10 @@ void read_word(const std::string& word, TermSweep& sweep) {
   sweep = read;
 }
 
-std::string word_of(const SeriesRate& rate) { return rate.automatic ? "auto" : word_of(rate.value); }
+std::string word_of(const LinearRate& rate) { return rate.automatic ? "auto" : word_of(rate.value); }
 
-void read_word(const std::string& word, SeriesRate& rate) {
-  SeriesRate read{.automatic = word == "auto"};
+void read_word(const std::string& word, LinearRate& rate) {
+  LinearRate read{.automatic = word == "auto"};
   if (!read.automatic && (!reads_as(word, read.value) || !(read.value >= 0))) {
     throw std::invalid_argument("must be auto or a number of at least 0");
   }
@@ -117,7 +117,7 @@ const Fields<CheckJobOptions>& CheckJobOptions::fields() {
         .in(at_least(0))
         .by_rule();
     f.add(
-         "series_rate", [](O & o) -> auto& { return o.series_rate; },
+         "linear_rate", [](O & o) -> auto& { return o.linear_rate; },
          "rate of neumann and fixed-point; 0 = the inner rate, auto = 1 / the largest curvature (the default "
          "on supernet)")
         .by_rule();
@@ -131,7 +131,7 @@ const Fields<CheckJobOptions>& CheckJobOptions::fields() {
         "difference_hessian", [](O & o) -> auto& { return o.check.settings.curvature.difference_hessian; },
         "central differences in place of Hessian products");
     f.add(
-        "difference_mixed", [](O & o) -> auto& { return o.check.settings.curvature.difference_mixed; },
+        "difference_cross", [](O & o) -> auto& { return o.check.settings.curvature.difference_cross; },
         "central differences in place of the cross product, as iDARTS");
     f.add(
          "difference_step", [](O & o) -> auto& { return o.check.settings.curvature.difference_step; },
@@ -163,9 +163,9 @@ void refuse_unread(const OptionsView& options, const std::vector<std::string>& m
   const std::vector<std::pair<EstimatorOption, const char*>> read = {
       {EstimatorOption::terms, "terms"},
       {EstimatorOption::truncate, "truncate"},
-      {EstimatorOption::series_rate, "series_rate"},
+      {EstimatorOption::linear_rate, "linear_rate"},
       {EstimatorOption::difference_hessian, "difference_hessian"},
-      {EstimatorOption::difference_mixed, "difference_mixed"},
+      {EstimatorOption::difference_cross, "difference_cross"},
       {EstimatorOption::byte_budget, "checkpoint_megabytes"}};
   for (const auto& [option, field] : read) {
     const bool is_read =
@@ -185,10 +185,10 @@ void set_curvature(const CheckDefaults& defaults, CheckJobOptions& o) {
   const bool own_curvature = o.given(curvature.kind);
   if (!own_curvature) curvature.kind = curvature.difference_hessian ? "hessian" : defaults.curvature;
   if (!own_curvature && !o.given(curvature.damping)) curvature.damping = defaults.damping;
-  if (!o.given(o.series_rate)) o.series_rate.automatic = defaults.series_rate_auto;
+  if (!o.given(o.linear_rate)) o.linear_rate.automatic = defaults.linear_rate_auto;
   if (!o.given(o.reference)) o.reference = defaults.solvable ? "solution" : "iterate";
-  o.check.series_rate_auto = o.series_rate.automatic;
-  o.check.settings.series_rate = o.series_rate.value;
+  o.check.linear_rate_auto = o.linear_rate.automatic;
+  o.check.settings.linear_rate = o.linear_rate.value;
   o.check.reference_at_iterate = o.reference == "iterate";
 }
 
@@ -220,7 +220,7 @@ NamedProblem set_up(CheckJobOptions& o, const RunContext& context) {
 
 // ---- what came out ----
 
-Json row_json(const MethodRow& row, const CheckReport& r, bool of_sweep) {
+Json row_json(const MethodRow& row, const CheckResult& r, bool of_sweep) {
   const Hypergradient& h = row.hypergradient;
   Json out = {{"name", row.name}};
   if (row.terms) out["K"] = *row.terms;
@@ -249,7 +249,7 @@ Json row_json(const MethodRow& row, const CheckReport& r, bool of_sweep) {
   return out;
 }
 
-Json check_json(const CheckReport& r) {
+Json check_json(const CheckResult& r) {
   Json out;
   out["problem"] = r.problem;
   out["inner_size"] = r.inner_size;
@@ -265,7 +265,7 @@ Json check_json(const CheckReport& r) {
                      {"status", name_of(r.spectrum.status)},
                      {"method", r.spectrum.method}};
   out["curvature"] = {{"kind", r.curvature.kind}, {"damping", r.curvature.damping}};
-  out["series"] = {{"rate", number(r.series_rate)}, {"contraction", number(r.series_contraction)}};
+  out["series"] = {{"rate", number(r.linear_rate)}, {"contraction", number(r.series_contraction)}};
   out["references"] = {
       {"implicit",
        r.implicit.value.defined() ? Json(r.implicit.at_iterate ? "iterate" : "newton") : Json(nullptr)},
@@ -283,7 +283,7 @@ Json check_json(const CheckReport& r) {
   return out;
 }
 
-void save_hypergradients(const CheckReport& r, const std::filesystem::path& folder) {
+void save_hypergradients(const CheckResult& r, const std::filesystem::path& folder) {
   for (const MethodRow& row : r.methods) {
     if (row.hypergradient.value.defined()) write_npy(folder / (row.name + ".npy"), row.hypergradient.value);
   }
@@ -304,10 +304,10 @@ CheckJobResult run_check(CheckJobOptions o, RunContext& context) {
     }
   }
   CheckJobResult result;
-  result.report =
+  result.check =
       check_problem(problem, o.check, [&](const std::string& what) { context.progress("check: " + what); });
-  result.json = check_json(result.report);
-  if (!o.save.empty()) write_files(result.end, [&] { save_hypergradients(result.report, o.save); });
+  result.json = check_json(result.check);
+  if (!o.save.empty()) write_files(result.end, [&] { save_hypergradients(result.check, o.save); });
   return result;
 }
 

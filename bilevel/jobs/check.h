@@ -24,19 +24,19 @@ std::string word_of(const TermSweep& sweep);
 void read_word(const std::string& word, TermSweep& sweep);
 
 // As one word: "auto", which is 1 / the largest curvature, or a number; 0 = the inner rate.
-struct SeriesRate {
+struct LinearRate {
   bool automatic = false;
   double value = 0;
 };
-std::string word_of(const SeriesRate& rate);
-void read_word(const std::string& word, SeriesRate& rate);
+std::string word_of(const LinearRate& rate);
+void read_word(const std::string& word, LinearRate& rate);
 
 struct CheckJobOptions {
   ProblemChoice problem = {};
   // Its methods, inner loop, terms and curvature; what depends on the problem or stands below is filled in.
   CheckOptions check = {};
   std::optional<TermSweep> sweep = {};
-  SeriesRate series_rate = {};
+  LinearRate linear_rate = {};
   std::string reference = "solution";  // or iterate: where the implicit reference is taken
   double checkpoint_megabytes = 64;
   std::string save = {};  // folder for each hypergradient as NAME.npy; empty = none
@@ -46,9 +46,9 @@ struct CheckJobOptions {
 };
 
 struct CheckJobResult {
-  CheckReport report = {};
+  CheckResult check = {};
   Json json = {};
-  JobEnd end = {};  // failed where a file could not be written; the report is there
+  JobEnd end = {};  // failed where a file could not be written; the result is there
 };
 CheckJobResult run_check(CheckJobOptions options, RunContext& context);
 

@@ -26,7 +26,7 @@ struct CleanJobResult {
   CleaningSets sets = {};
   // By either way: every example's weight, the suspects, and the labels that they should have. The weight by
   // the noise model is the probability that the label is right.
-  CleanReport report = {};
+  CleanResult clean = {};
   CleanOptions options = {};                            // by weights: what was used
   std::optional<CleanTableResult> table = {};           // by the noise model: all that it found
   int64_t folds = 0;                                    // of that

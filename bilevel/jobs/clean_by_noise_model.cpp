@@ -84,9 +84,9 @@ Json noise_report_json(const CleanJobResult& result, const CleanJobOptions& o) {
                    {"inner_gradient", r.counts.gradients},
                    {"unconverged_fits", r.counts.unconverged}};
   out["most_suspect"] = Json::array();
-  const size_t listed = std::min(most_suspects_of_table, result.report.suspects.size());
+  const size_t listed = std::min(most_suspects_of_table, result.clean.suspects.size());
   for (size_t i = 0; i < listed; ++i) {
-    out["most_suspect"].push_back(table_suspect_json(sets, r, result.report.suspects[i]));
+    out["most_suspect"].push_back(table_suspect_json(sets, r, result.clean.suspects[i]));
   }
   out["warnings"] = r.warnings;
   out["seconds"] = result.seconds;
@@ -96,25 +96,25 @@ Json noise_report_json(const CleanJobResult& result, const CleanJobOptions& o) {
 
 // As the other way has it, so that files and reports are the same: the weight of an example is the
 // probability that its label is right.
-CleanReport as_clean_report(const CleanTableResult& r, int64_t most_suspects) {
-  CleanReport report;
-  report.finished = true;
-  report.weights = r.kept_baseline ? at::ones_like(r.wrong) : 1 - r.wrong;
-  report.x = report.weights.clamp(nearly_certain, 1 - nearly_certain).logit();
-  report.suggested = r.suggested;
-  report.suspects = r.suspects;
-  if (most_suspects > 0 && report.suspects.size() > static_cast<size_t>(most_suspects)) {
-    report.suspects.resize(static_cast<size_t>(most_suspects));
+CleanResult as_clean_result(const CleanTableResult& r, int64_t most_suspects) {
+  CleanResult result;
+  result.finished = true;
+  result.weights = r.kept_baseline ? at::ones_like(r.wrong) : 1 - r.wrong;
+  result.x = result.weights.clamp(nearly_certain, 1 - nearly_certain).logit();
+  result.suggested = r.suggested;
+  result.suspects = r.suspects;
+  if (most_suspects > 0 && result.suspects.size() > static_cast<size_t>(most_suspects)) {
+    result.suspects.resize(static_cast<size_t>(most_suspects));
   }
-  report.flagged = static_cast<int64_t>(r.suspects.size());
-  report.kept_baseline = r.kept_baseline;
-  return report;
+  result.flagged = static_cast<int64_t>(r.suspects.size());
+  result.kept_baseline = r.kept_baseline;
+  return result;
 }
 
 std::vector<std::string> write_noise_model(const CleanJobResult& result) {
   const CleaningSets& sets = result.sets;
   const CleanTableResult& r = *result.table;
-  std::vector<std::string> names = write_clean_files(sets, result.report, result.folder);
+  std::vector<std::string> names = write_clean_files(sets, result.clean, result.folder);
   const std::filesystem::path path(result.folder);
   write_npy(path / "model.npy", r.model.weights);
   write_file(path / "noise_matrix.csv", [&](std::ostream& to) {
@@ -157,7 +157,7 @@ void clean_by_noise_model(CleanJobOptions& o, RunContext& context, const JobCloc
       return;
     }
     const CleanTableResult& found = *result.table;
-    result.report = as_clean_report(found, o.most_suspects);
+    result.clean = as_clean_result(found, o.most_suspects);
     if (sets.test.size() > 0) {
       result.test = score_table(sets.test.features, sets.test.labels, found.model.weights);
       result.baseline = score_table(sets.test.features, sets.test.labels, found.baseline.weights);

@@ -123,7 +123,7 @@ std::string digest_of_cleaning(const CleaningSets& sets) {
   return data_digest(contents, {sets.train.features.columns(), sets.classes});
 }
 
-CleanReport clean_in(RunContext& context, const CleaningSets& sets, const CleaningModel& model,
+CleanResult clean_in(RunContext& context, const CleaningSets& sets, const CleaningModel& model,
                      const CleanOptions& options) {
   const std::string digest = digest_of_cleaning(sets);
   CleanHooks hooks;
@@ -159,21 +159,21 @@ Json trained_model_json(const TrainedModel& model) {
           {"gradient_norm", number(model.gradient_norm)}};
 }
 
-Json weighted_suspect_json(const CleaningSets& sets, const CleanReport& report, int64_t i) {
+Json weighted_suspect_json(const CleaningSets& sets, const CleanResult& r, int64_t i) {
   const auto label = [&](const Tensor& labels) {
     return sets.label_values[static_cast<size_t>(labels[i].item<int64_t>())];
   };
   Json out = {{"index", i}};
   if (noise_was_drawn(sets)) out["position"] = sets.train_index[i].item<int64_t>();
   out["given_label"] = label(sets.train.labels);
-  out["suggested_label"] = label(report.suggested);
-  out["x"] = number(report.x[i].item<double>());
-  out["weight"] = number(report.weights[i].item<double>());
+  out["suggested_label"] = label(r.suggested);
+  out["x"] = number(r.x[i].item<double>());
+  out["weight"] = number(r.weights[i].item<double>());
   return out;
 }
 
 Json clean_json(const CleanJobResult& result, const Json& choice) {
-  const CleanReport& r = result.report;
+  const CleanResult& r = result.clean;
   const CleaningSets& sets = result.sets;
   Json out = {{"data", result.data},
               {"model", result.model},
@@ -221,7 +221,7 @@ Json clean_json(const CleanJobResult& result, const Json& choice) {
 }
 
 Json unfinished_json(const CleanJobResult& result) {
-  const SolveSummary& s = result.report.solve;
+  const SolveSummary& s = result.clean.solve;
   Json out = Json::object();
   if (!result.folder.empty()) out["folder"] = result.folder;
   out["stopped"] = name_of(s.reason);
@@ -246,20 +246,20 @@ void clean_by_weights(CleanJobOptions& o, RunContext& context, const JobClock& c
   context.open("clean", o.algorithm.solve.seed, OptionsView(o));
   result.folder = context.folder_name();
   context.work([&] {
-    result.report = clean_in(context, sets, model, result.options);
+    result.clean = clean_in(context, sets, model, result.options);
     result.seconds = clock.seconds();
-    if (!result.report.finished) {
-      result.end = end_of(result.report.solve);
+    if (!result.clean.finished) {
+      result.end = end_of(result.clean.solve);
       result.json = unfinished_json(result);
       context.end(result.end.status, result.end.message, result.json);
       return;
     }
     result.json = clean_json(result, automatic_choice(context));
-    measure_choice_at_end(o.automatic, *model.problem, result.options.settings, result.report.solve, context,
+    measure_choice_at_end(o.automatic, *model.problem, result.options.settings, result.clean.solve, context,
                           result.json);
-    for (const std::string& warning : result.report.warnings) context.warning(warning);
+    for (const std::string& warning : result.clean.warnings) context.warning(warning);
     if (context.has_folder()) {
-      write_files(result.end, [&] { result.files = write_clean_files(sets, result.report, result.folder); });
+      write_files(result.end, [&] { result.files = write_clean_files(sets, result.clean, result.folder); });
     }
     context.end(result.end.status, result.end.message, result.json);
   });

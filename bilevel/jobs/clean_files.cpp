@@ -18,16 +18,16 @@ int64_t label_in_file(const CleaningSets& sets, const Tensor& classes, int64_t i
 }
 
 // A suspect's line; the truth follows where it is known.
-void write_suspects(const CleaningSets& sets, const CleanReport& report, std::ostream& out) {
-  const bool drawn = noise_was_drawn(sets), known = report.wrong.has_value();
+void write_suspects(const CleaningSets& sets, const CleanResult& result, std::ostream& out) {
+  const bool drawn = noise_was_drawn(sets), known = result.wrong.has_value();
   out << "index," << (drawn ? "position," : "") << "given_label,weight,suggested_label,x"
       << (known ? ",clean_label,wrong,replaced" : "") << '\n';
-  for (const int64_t i : report.suspects) {
+  for (const int64_t i : result.suspects) {
     out << i << ',';
     if (drawn) out << sets.train_index[i].item<int64_t>() << ',';
     fmt::print(out, "{},{:.6g},{},{:.6g}", label_in_file(sets, sets.train.labels, i),
-               report.weights[i].item<double>(), label_in_file(sets, report.suggested, i),
-               report.x[i].item<double>());
+               result.weights[i].item<double>(), label_in_file(sets, result.suggested, i),
+               result.x[i].item<double>());
     if (known) {
       fmt::print(out, ",{},{:d},{:d}", label_in_file(sets, sets.clean, i), sets.wrong[i].item<bool>(),
                  sets.replaced[i].item<bool>());
@@ -36,12 +36,12 @@ void write_suspects(const CleaningSets& sets, const CleanReport& report, std::os
   }
 }
 
-void write_weights(const CleaningSets& sets, const CleanReport& report, std::ostream& out) {
+void write_weights(const CleaningSets& sets, const CleanResult& result, std::ostream& out) {
   out << "index,given_label,weight,x,suggested_label\n";
   for (int64_t i = 0; i < sets.train.size(); ++i) {
     fmt::print(out, "{},{},{:.6g},{:.6g},{}\n", i, label_in_file(sets, sets.train.labels, i),
-               report.weights[i].item<double>(), report.x[i].item<double>(),
-               label_in_file(sets, report.suggested, i));
+               result.weights[i].item<double>(), result.x[i].item<double>(),
+               label_in_file(sets, result.suggested, i));
   }
 }
 
@@ -57,16 +57,16 @@ void write_noise(const CleaningSets& sets, std::ostream& out) {
 
 }  // namespace
 
-std::vector<std::string> write_clean_files(const CleaningSets& sets, const CleanReport& report,
+std::vector<std::string> write_clean_files(const CleaningSets& sets, const CleanResult& result,
                                            const std::string& folder) {
   std::vector<std::string> names{"weights.csv", "suspects.csv"};
-  write_file(folder + "/weights.csv", [&](std::ostream& out) { write_weights(sets, report, out); });
-  write_file(folder + "/suspects.csv", [&](std::ostream& out) { write_suspects(sets, report, out); });
+  write_file(folder + "/weights.csv", [&](std::ostream& out) { write_weights(sets, result, out); });
+  write_file(folder + "/suspects.csv", [&](std::ostream& out) { write_suspects(sets, result, out); });
   if (noise_was_drawn(sets)) {
     write_file(folder + "/noise.csv", [&](std::ostream& out) { write_noise(sets, out); });
     names.emplace_back("noise.csv");
   }
-  write_suspect_pictures(sets, report, folder);
+  write_suspect_pictures(sets, result, folder);
   return names;
 }
 

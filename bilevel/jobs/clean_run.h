@@ -22,7 +22,7 @@ inline bool noise_was_drawn(const CleaningSets& sets) { return sets.train_index.
 // Into the folder, which exists: weights.csv, suspects.csv, the most suspect examples for a report
 // (suspect_pictures.h), and noise.csv where the noise was drawn here. Each is written whole or not at all.
 // Returns the names of the tables.
-std::vector<std::string> write_clean_files(const CleaningSets& sets, const CleanReport& report,
+std::vector<std::string> write_clean_files(const CleaningSets& sets, const CleanResult& result,
                                            const std::string& folder);
 
 }  // namespace bilevel

@@ -99,7 +99,7 @@ Json search_diagnosis_json(const nas::SearchDiagnosis& d) {
   return {{"method", d.method},
           {"K", d.terms},
           {"curvature", d.curvature},
-          {"series_rate", number(d.series_rate)},
+          {"series_rate", number(d.linear_rate)},
           {"smallest_eigenvalue", number(d.hessian.smallest)},
           {"largest_eigenvalue", number(d.hessian.largest)},
           {"implicit_share", number(d.implicit_share)},

@@ -1,9 +1,8 @@
 #include "bilevel/jobs/interact.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/data_digest.h"
 #include "bilevel/jobs/interact_run.h"
@@ -24,8 +23,8 @@ InteractOptions complete_interact_options(InteractJobOptions& o) {
   AlgorithmChoice& choice = o.algorithm;
   AlgorithmSettings& s = choice.settings;
   (void)find_algorithm(choice.algorithm);
-  if (o.given(s.inner.rate)) require_rate("interact", "inner_rate", s.inner.rate);
-  if (o.given(s.outer.rate)) require_rate("interact", "outer_rate", s.outer.rate);
+  if (o.given(s.inner.rate)) require_positive("interact", "inner_rate", s.inner.rate);
+  if (o.given(s.outer.rate)) require_positive("interact", "outer_rate", s.outer.rate);
   // K-RMD with K = T is reverse mode.
   if (!o.given(s.hypergradient.truncate)) s.hypergradient.truncate = s.inner.steps;
   refuse_ignored(OptionsView(o), choice, {choice.algorithm}, false);
@@ -65,7 +64,7 @@ nlohmann::json identity_of_tasks(const TaskSets& sets, bool made_up) {
   return data;
 }
 
-InteractReport interact_in(RunContext& context, const TaskSets& sets, const InteractOptions& options,
+InteractResult interact_in(RunContext& context, const TaskSets& sets, const InteractOptions& options,
                            const at::TensorOptions& tensors, const nlohmann::json& identity) {
   const Solver solver = [&](const Problem& problem, const Algorithm& algorithm,
                             const SolveOptions& solve_options, const SolveHooks& hooks, BestPoint& best) {
@@ -85,19 +84,19 @@ InteractReport interact_in(RunContext& context, const TaskSets& sets, const Inte
 }
 
 void finish_result(const InteractJobOptions& o, RunContext& context, InteractJobResult& result) {
-  const SolveSummary& summary = result.report.learned.summary;
+  const SolveSummary& summary = result.interact.learned.summary;
   result.end = end_of(summary);
   if (context.has_folder()) result.json["folder"] = result.folder;
   if (!has_answer(summary)) {
     result.json.update(solve_json(summary));
   } else {
-    result.suggested = suggest_clusters(result.report.learned.interaction);
+    result.suggested = suggest_clusters(result.interact.learned.interaction);
     if (!result.sets.clusters.empty()) {
-      result.means = cluster_means(result.report.learned.interaction, result.sets.clusters);
+      result.means = cluster_means(result.interact.learned.interaction, result.sets.clusters);
       result.rand_index = rand_index(result.suggested, result.sets.clusters);
     }
     result.json.update(interact_json(result, o.algorithm.solve.records));
-    for (const std::string& warning : result.report.warnings) context.warning(warning);
+    for (const std::string& warning : result.interact.warnings) context.warning(warning);
     if (context.has_folder()) {
       write_files(result.end, [&] {
         if (!write_interact_files(result)) {
@@ -121,7 +120,7 @@ InteractJobResult interact_on(InteractJobOptions& o, InteractOptions options, In
   result.folder = context.folder_name();
   result.json = Json::object();
   context.work([&] {
-    result.report =
+    result.interact =
         interact_in(context, result.sets, options, tensors, identity_of_tasks(result.sets, made_up));
     finish_result(o, context, result);
   });

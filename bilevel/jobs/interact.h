@@ -35,7 +35,7 @@ struct InteractJobOptions {
 struct InteractJobResult {
   std::string data = {};  // synthetic, or the training file; empty: it was in memory
   TaskSets sets = {};
-  InteractReport report = {};
+  InteractResult interact = {};
   std::vector<int64_t> suggested = {};     // the cluster of every task, as the interactions suggest it
   std::optional<ClusterMeans> means = {};  // of the true clusters, where they are known
   double rand_index = 0;                   // how well the two agree

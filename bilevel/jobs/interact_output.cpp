@@ -65,7 +65,7 @@ std::vector<std::vector<std::string>> named_clusters(const std::vector<int64_t>&
 
 Json interact_json(const InteractJobResult& o, int64_t records) {
   const TaskSets& sets = o.sets;
-  const InteractReport& r = o.report;
+  const InteractResult& r = o.interact;
   Json json = {{"data", o.data},
                {"tasks", sets.tasks},
                {"classes", sets.classes},
@@ -95,12 +95,12 @@ Json interact_json(const InteractJobResult& o, int64_t records) {
 }
 
 bool write_interact_files(const InteractJobResult& o) {
-  const LearnedTasks& learned = o.report.learned;
+  const LearnedTasks& learned = o.interact.learned;
   const std::vector<std::string>& names = o.sets.task_names;
   write_npy(o.folder + "/interaction.npy", learned.interaction);
   // One model for all is that of every task.
-  const Tensor& w = o.report.returned().w;
-  const int64_t models = o.report.best == InteractReport::Best::pooled ? 1 : o.sets.tasks;
+  const Tensor& w = o.interact.returned().w;
+  const int64_t models = o.interact.best == InteractResult::Best::pooled ? 1 : o.sets.tasks;
   write_npy(
       o.folder + "/model.npy",
       o.sets.classes_are_tasks

@@ -125,22 +125,22 @@ meta::LearnSummary learn_in(RunContext& context, const LearnJobOptions& o, const
   const std::string into = context.has_folder() ? " into " + context.folder_name() : "";
   context.line(fmt::format("learn: {}; {}{}", data.summary, o.learner.name, into));
   const bool regression = data.source->regression();
-  meta::LearnCallbacks callbacks;
+  meta::LearnHooks hooks;
   if (context.has_folder()) {
-    callbacks.save = [&](const meta::LearnState& at) {
+    hooks.save = [&](const meta::LearnState& at) {
       Checkpoint file = meta::learn_checkpoint(at);
       file.metadata["identity"] = identity;
       context.save(std::move(file));
     };
   }
-  callbacks.step = [&](const meta::LearnState& at) {
+  hooks.step = [&](const meta::LearnState& at) {
     progress.step = at.algorithm.iteration;
     progress.loss = at.loss_count > 0 ? at.loss_sum / static_cast<double>(at.loss_count) : NAN;
-    progress.hypergradient = at.direction_norm;
+    progress.direction_norm = at.direction_norm;
     context.step(progress);
-    if (context.save_due()) callbacks.save(at);
+    if (context.save_due()) hooks.save(at);
   };
-  callbacks.record = [&](const meta::LearnRecord& record) {
+  hooks.record = [&](const meta::LearnRecord& record) {
     Json line = {{"step", record.iteration}};
     line.update(meta::record_json(record));
     context.record(line);
@@ -148,8 +148,8 @@ meta::LearnSummary learn_in(RunContext& context, const LearnJobOptions& o, const
                                : fmt::format("validation {:.1f} %", record.valid.accuracy);
     context.line(learning_line(record, o.learn.iterations, regression));
   };
-  callbacks.interrupted = [&] { return context.interrupted(); };
-  return meta::learn(learner, *data.source, o.learn, std::move(state), callbacks);
+  hooks.interrupted = [&] { return context.interrupted(); };
+  return meta::learn(learner, *data.source, o.learn, std::move(state), hooks);
 }
 
 // ---- its result ----

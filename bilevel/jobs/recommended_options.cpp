@@ -13,7 +13,7 @@ bool has_momentum(const InnerOptions& inner) {
   return inner.optimizer == "nesterov" || inner.optimizer == "heavy-ball";
 }
 
-void add_recommended(const Diagnosis& d, bool rate_is_learned, const char* series_rate, NamedWords& options) {
+void add_recommended(const Diagnosis& d, bool rate_is_learned, const char* linear_rate, NamedWords& options) {
   const Recommendation& r = d.recommendation;
   const auto add = [&](const std::string& name, const auto& value) {
     options.emplace_back(name, std::vector<std::string>{word_of(value)});
@@ -29,14 +29,14 @@ void add_recommended(const Diagnosis& d, bool rate_is_learned, const char* serie
     add("curvature", r.curvature.kind);
     add("damping", r.curvature.damping);
   }
-  if (r.series_rate > 0 && reads.contains(EstimatorOption::series_rate)) add(series_rate, r.series_rate);
+  if (r.linear_rate > 0 && reads.contains(EstimatorOption::linear_rate)) add(linear_rate, r.linear_rate);
 }
 
 }  // namespace
 
 NamedWords recommended_check_options(const Diagnosis& d, bool rate_is_learned) {
   NamedWords options = {{"methods", {d.recommendation.method}}};
-  add_recommended(d, rate_is_learned, "series_rate", options);
+  add_recommended(d, rate_is_learned, "linear_rate", options);
   if (d.reference == ReferenceKind::iterate) options.push_back({"reference", {"iterate"}});
   return options;
 }
@@ -56,7 +56,7 @@ Json recommendation_json(const Recommendation& r) {
   if (has_momentum(r.inner)) out["inner_momentum"] = r.inner.momentum;
   out["curvature"] = r.curvature.kind;
   out["damping"] = r.curvature.damping;
-  if (r.series_rate > 0) out["series_rate"] = r.series_rate;
+  if (r.linear_rate > 0) out["series_rate"] = r.linear_rate;
   out["error"] = number(r.error);
   out["basis"] = name_of(r.basis);
   out["another_error"] = number(r.another_error);

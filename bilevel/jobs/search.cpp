@@ -43,7 +43,8 @@ std::string epoch_line(const nas::SearchSpace& space, const nas::EpochRecord& r,
                                  text(r.valid_loss, "{:.4f}"), text(r.valid_accuracy, "{:.1f}"));
   if (std::isfinite(test_accuracy(r))) line += fmt::format(", table {:.2f} %", test_accuracy(r));
   if (std::isfinite(r.eigenvalue)) line += fmt::format(", eigenvalue {:.3g}", r.eigenvalue);
-  if (std::isfinite(r.mixed_over_direct)) line += fmt::format(", mixed/direct {:.2g}", r.mixed_over_direct);
+  if (std::isfinite(r.implicit_over_direct))
+    line += fmt::format(", implicit/direct {:.2g}", r.implicit_over_direct);
   return line + fmt::format("; {}; {:.0f} s", shares, r.seconds);
 }
 
@@ -67,24 +68,24 @@ nas::SearchSummary search_in(RunContext& context, const SearchSetup& setup, cons
   nas::SearchState state = checkpoint          ? resumed_search(setup, *checkpoint, context)
                            : search != nullptr ? search->begin()
                                                : nas::begin_random_search(*setup.random);
-  nas::SearchCallbacks callbacks;
+  nas::SearchHooks hooks;
   OracleCounts counts = state.counts;
   StepProgress progress{.job = "search"};
   if (search != nullptr) {
     progress.total = options.epochs * search->steps_per_epoch();
     progress.before = state.epoch * search->steps_per_epoch() + state.step;
   }
-  callbacks.step = [&](const nas::SearchState& s, int64_t steps) {
+  hooks.step = [&](const nas::SearchState& s, int64_t steps) {
     counts = s.counts;
     progress.step = s.epoch * steps + s.step;
     if (context.progress_due()) {  // to read a mean waits for the device
       progress.loss = s.loss.value();
-      progress.hypergradient = s.norm.value();
+      progress.direction_norm = s.norm.value();
       progress.more = fmt::format("epoch {}/{}", s.epoch + 1, options.epochs);
     }
     context.step(progress);
   };
-  callbacks.epoch = [&](const nas::EpochRecord& r) {
+  hooks.epoch = [&](const nas::EpochRecord& r) {
     Json line = {{"step", r.epoch}};
     line.update(nas::epoch_json(setup.space, r));
     if (search != nullptr) line["counts"] = counts_json(counts);  // others train cells, without an oracle
@@ -92,18 +93,18 @@ nas::SearchSummary search_in(RunContext& context, const SearchSetup& setup, cons
     context.line(epoch_line(setup.space, r, options.epochs));
   };
   if (context.has_folder()) {
-    callbacks.save_seconds = context.save_seconds();
-    callbacks.save = [&](const nas::SearchState& s) {
+    hooks.save_seconds = context.save_seconds();
+    hooks.save = [&](const nas::SearchState& s) {
       Checkpoint now = nas::search_checkpoint(s);
       now.metadata["data"] = setup.digest;
       context.save(std::move(now));
     };
   }
-  callbacks.interrupted = [&] { return context.interrupted(); };
-  callbacks.message = [&](const std::string& text) { context.line(text); };
+  hooks.interrupted = [&] { return context.interrupted(); };
+  hooks.message = [&](const std::string& text) { context.line(text); };
   const nas::Benchmark* table = setup.benchmark ? &*setup.benchmark : nullptr;
-  return search != nullptr ? search->run(std::move(state), callbacks)
-                           : nas::random_search(*setup.random, table, std::move(state), callbacks);
+  return search != nullptr ? search->run(std::move(state), hooks)
+                           : nas::random_search(*setup.random, table, std::move(state), hooks);
 }
 
 // ---- its result ----

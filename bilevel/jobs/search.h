@@ -39,8 +39,8 @@ struct SearchJobOptions {
   // What was neither given nor has another value than it begins with here gets the published value of the
   // space and the method. The method may also be auto.
   nas::SearchOptions search = {};
-  std::string mixed = {};        // difference or exact; empty = the method's
-  std::string series_rate = {};  // a number or auto; empty = the weights' rate
+  std::string cross = {};        // difference or exact; empty = the method's
+  std::string linear_rate = {};  // a number or auto; empty = the weights' rate
   std::string benchmark = {};    // a table's file
   AutomaticOptions automatic = {};
   ComputeOptions compute = {};

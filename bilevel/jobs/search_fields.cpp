@@ -128,11 +128,11 @@ void add_method_fields(Fields<SearchJob>& f) {
       .in(at_least(0))
       .by_rule();
   f.add(
-       "mixed", [](auto& o) -> auto& { return o.mixed; }, "mixed product: difference (the papers') or exact")
+       "cross", [](auto& o) -> auto& { return o.cross; }, "cross product: difference (the papers') or exact")
       .one_of({"difference", "exact"})
       .by_rule();
   f.add(
-       "series_rate", [](auto& o) -> auto& { return o.series_rate; },
+       "linear_rate", [](auto& o) -> auto& { return o.linear_rate; },
        "of the Neumann series: a number, or auto = 1 / largest curvature; left out: the weights' rate")
       .by_rule();
   f.add(
@@ -314,15 +314,15 @@ void refuse_ignored_settings(SearchJob& o) {
   needs("tune_epochs", named("select", "perturbation"), s.select == "perturbation");
 }
 
-void take_series_rate(const std::string& text, nas::SearchOptions& search) {
+void take_linear_rate(const std::string& text, nas::SearchOptions& search) {
   if (text.empty()) return;
-  search.series_rate_auto = text == "auto";
-  if (search.series_rate_auto) return;
+  search.linear_rate_auto = text == "auto";
+  if (search.linear_rate_auto) return;
   try {
-    read_word(text, search.hypergradient.series_rate);
-    if (!(search.hypergradient.series_rate > 0)) throw std::invalid_argument("");
+    read_word(text, search.hypergradient.linear_rate);
+    if (!(search.hypergradient.linear_rate > 0)) throw std::invalid_argument("");
   } catch (const std::invalid_argument&) {
-    throw OptionError(fmt::format("{}: give a number above 0, or auto", named("series_rate", text)));
+    throw OptionError(fmt::format("{}: give a number above 0, or auto", named("linear_rate", text)));
   }
 }
 
@@ -340,12 +340,12 @@ void complete_search(SearchJobOptions& o, const nas::SearchSpace& space, bool ch
     s.guard.strength = s.guard.on() ? nas::find_guard(s.guard.name).strength : 0;
   }
   if (!o.given(s.final_rate)) s.final_rate = std::min(s.final_rate, s.inner.rate);
-  if (o.given(o.mixed)) s.hypergradient.curvature.difference_mixed = o.mixed == "difference";
-  take_series_rate(o.series_rate, s);
+  if (o.given(o.cross)) s.hypergradient.curvature.difference_cross = o.cross == "difference";
+  take_linear_rate(o.linear_rate, s);
   s.validate();
   if (!chosen) refuse_ignored_settings(o);  // else what was given was given to the diagnosis
   // As it is in use, for config.json.
-  o.mixed = s.hypergradient.curvature.difference_mixed ? "difference" : "exact";
+  o.cross = s.hypergradient.curvature.difference_cross ? "difference" : "exact";
 }
 
 }  // namespace bilevel

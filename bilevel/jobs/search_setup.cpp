@@ -73,7 +73,7 @@ void choose_search_method(SearchJobOptions& o, const SearchSetup& setup, RunCont
   nas::SearchOptions& s = o.search;
   for (const auto& [field, is_given] : {std::pair{"terms", o.given(s.hypergradient.terms)},
                                         std::pair{"curvature", o.given(s.hypergradient.curvature.kind)},
-                                        std::pair{"series_rate", o.given(o.series_rate)}}) {
+                                        std::pair{"linear_rate", o.given(o.linear_rate)}}) {
     if (is_given) {
       throw OptionError(fmt::format("{} with {}, which chooses it: leave it out, or name the method",
                                     named(field), named("method", "auto")));
@@ -95,7 +95,7 @@ void choose_search_method(SearchJobOptions& o, const SearchSetup& setup, RunCont
     choice["curvature"] = d.curvature;
     o.given.set(s.hypergradient.terms, d.terms);
     o.given.set(s.hypergradient.curvature.kind, d.curvature);
-    o.given.set(o.series_rate, "auto");
+    o.given.set(o.linear_rate, "auto");
   }
   context.note("auto", choice);
   complete_search(o, setup.space, /*chosen=*/true);

@@ -82,7 +82,7 @@ SolveSummary solve_in(RunContext& context, const SolveRun& job, const Tensor& x,
   };
   hooks.step = [&](const AlgorithmState& state, double direction_norm, double seconds) {
     progress.step = state.iteration;
-    progress.hypergradient = direction_norm;
+    progress.direction_norm = direction_norm;
     context.step(progress);
     if (job.hooks.step) job.hooks.step(state, direction_norm, seconds);
   };

@@ -10,6 +10,7 @@
 #include <ostream>
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
@@ -47,8 +48,8 @@ void check_tune_algorithm(const TuneJobOptions& o, const RunContext& context) {
   refuse_ignored_accuracy(o.given, o.automatic, automatic_choice(context), wants_auto(o.algorithm));
   (void)find_algorithm(o.algorithm.algorithm);
   const AlgorithmSettings& s = o.algorithm.settings;
-  if (o.given(s.inner.rate)) require_rate("tune", "inner_rate", s.inner.rate);
-  if (o.given(s.outer.rate)) require_rate("tune", "outer_rate", s.outer.rate);
+  if (o.given(s.inner.rate)) require_positive("tune", "inner_rate", s.inner.rate);
+  if (o.given(s.outer.rate)) require_positive("tune", "outer_rate", s.outer.rate);
 }
 
 int64_t nonzeros_in(const Features& features) {

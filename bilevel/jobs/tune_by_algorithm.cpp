@@ -56,7 +56,7 @@ class RegularizerTraining {
  private:
   // From the first w.
   Trajectory trained(const Tensor& x, int64_t steps) {
-    InnerRun run;
+    InnerLoop run;
     run.options = choice_.settings.inner;
     run.options.steps = steps;
     run.measure_gradient = false;

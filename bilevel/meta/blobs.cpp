@@ -1,12 +1,11 @@
 #include "bilevel/meta/blobs.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <cmath>
-#include <stdexcept>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel::meta {
 namespace {
@@ -16,29 +15,17 @@ constexpr int64_t largest_features = 100000;
 
 at::TensorOptions doubles() { return at::TensorOptions().dtype(at::kDouble).device(at::kCPU); }
 
-void require_between(const char* name, int64_t value, int64_t least, int64_t most) {
-  if (value < least || value > most) {
-    throw std::invalid_argument(fmt::format("blobs: {} = {}: must be {} to {}", name, value, least, most));
-  }
-}
-
-void require_between(const char* name, double value) {
-  if (!std::isfinite(value) || value < 0) {
-    throw std::invalid_argument(fmt::format("blobs: {} = {}: must be finite and at least 0", name, value));
-  }
-}
-
 }  // namespace
 
 void BlobsOptions::validate() const {
-  require_between("train_classes", train_classes, 2, largest_classes);
-  require_between("valid_classes", valid_classes, 2, largest_classes);
-  require_between("test_classes", test_classes, 2, largest_classes);
-  require_between("signal", signal, 1, largest_features / 2);
-  require_between("nuisance", nuisance, 0, largest_features / 2);
-  require_between("features", features, signal + nuisance, largest_features);
-  require_between("noise", noise);
-  require_between("disturbance", disturbance);
+  require_between("blobs: train_classes", train_classes, 2, largest_classes);
+  require_between("blobs: valid_classes", valid_classes, 2, largest_classes);
+  require_between("blobs: test_classes", test_classes, 2, largest_classes);
+  require_between("blobs: signal", signal, 1, largest_features / 2);
+  require_between("blobs: nuisance", nuisance, 0, largest_features / 2);
+  require_between("blobs: features", features, signal + nuisance, largest_features);
+  require_nonnegative("blobs: noise", noise);
+  require_nonnegative("blobs: disturbance", disturbance);
 }
 
 Blobs::Blobs(const TaskShape& shape, const BlobsOptions& options, uint64_t seed,

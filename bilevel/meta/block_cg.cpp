@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel::meta {
 namespace {
 
@@ -189,8 +191,8 @@ LinearResult block_conjugate_gradient(const MatrixProduct& matrix, const Tensor&
 }
 
 void BlockCgOptions::validate() const {
-  if (blocks < 1) throw std::invalid_argument(fmt::format("blocks = {}: must be at least 1", blocks));
-  if (steps < 0) throw std::invalid_argument(fmt::format("terms = {}: must be at least 0", steps));
+  require_at_least("blocks", blocks, 1);
+  require_at_least("terms", steps, 0);
   if (!(relative_tolerance >= 0)) {
     throw std::invalid_argument(
         fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));

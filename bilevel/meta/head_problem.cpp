@@ -1,13 +1,12 @@
 #include "bilevel/meta/head_problem.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <cmath>
-#include <stdexcept>
 #include <utility>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/meta/head_products.h"
 #include "bilevel/meta/task_loss.h"
 
@@ -104,11 +103,7 @@ class HeadLinearization : public Linearization {
   double scale_;
 };
 
-void HeadOptions::validate() const {
-  if (!(ridge >= 0) || !std::isfinite(ridge)) {
-    throw std::invalid_argument(fmt::format("ridge = {}: must be finite and at least 0", ridge));
-  }
-}
+void HeadOptions::validate() const { require_nonnegative("ridge", ridge); }
 
 HeadProblem::HeadProblem(const TaskBatch& tasks, int64_t features, int64_t outputs,
                          const HeadOptions& options, const at::TensorOptions& tensors)

@@ -7,11 +7,11 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
 #include "bilevel/core/errors.h"
 #include "bilevel/core/finite.h"
+#include "bilevel/core/require.h"
 #include "bilevel/meta/task_loss.h"
 
 namespace bilevel::meta {
@@ -101,17 +101,12 @@ void record(const Learner& learner, const TaskSource& source, const LearnOptions
 }  // namespace
 
 void LearnOptions::validate() const {
-  const auto at_least = [](const char* option, int64_t value, int64_t least) {
-    if (value < least) {
-      throw std::invalid_argument(fmt::format("{} = {}: must be at least {}", option, value, least));
-    }
-  };
-  at_least("iterations", iterations, 0);
-  at_least("meta_batch", meta_batch, 1);
-  at_least("records", records, 0);
-  at_least("valid_tasks", valid_tasks, 1);
-  at_least("test_tasks", test_tasks, 1);
-  at_least("tasks_at_once", tasks_at_once, 1);
+  require_at_least("iterations", iterations, 0);
+  require_at_least("meta_batch", meta_batch, 1);
+  require_at_least("records", records, 0);
+  require_at_least("valid_tasks", valid_tasks, 1);
+  require_at_least("test_tasks", test_tasks, 1);
+  require_at_least("tasks_at_once", tasks_at_once, 1);
 }
 
 std::string_view name_of(LearnEnd end) {
@@ -159,13 +154,13 @@ LearnState begin_learning(const Learner& learner, const LearnOptions& options) {
 }
 
 LearnSummary learn(const Learner& learner, const TaskSource& source, const LearnOptions& options,
-                   LearnState state, const LearnCallbacks& callbacks) {
+                   LearnState state, const LearnHooks& hooks) {
   options.validate();
   const OuterOptimizer outer = make_outer_optimizer(options.outer);
   const auto look = [&] {
     record(learner, source, options, state);
-    if (callbacks.record) callbacks.record(state.history.back());
-    if (callbacks.save) callbacks.save(state);
+    if (hooks.record) hooks.record(state.history.back());
+    if (hooks.save) hooks.save(state);
   };
   LearnSummary summary;
   // The start, and the look that a process was killed in: its last checkpoint is from just before it.
@@ -175,7 +170,7 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
   }
   while (state.algorithm.iteration < options.iterations) {
     step(learner, source, options, outer, state);
-    if (callbacks.step) callbacks.step(state);
+    if (hooks.step) hooks.step(state);
     summary.reason = why_learning_failed(learner, state, state.algorithm.iteration == options.iterations);
     if (!summary.reason.empty()) {
       summary.end = LearnEnd::failed;
@@ -183,15 +178,15 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
       return summary;
     }
     if (is_record(state.algorithm.iteration, options)) look();
-    if (callbacks.interrupted && callbacks.interrupted()) {
-      if (callbacks.save) callbacks.save(state);
+    if (hooks.interrupted && hooks.interrupted()) {
+      if (hooks.save) hooks.save(state);
       summary.end = LearnEnd::interrupted;
       summary.state = std::move(state);
       return summary;
     }
   }
   summary.test = score_tasks(learner, source, state.algorithm.x, Part::test, options.test_tasks,
-                             options.tasks_at_once, state.algorithm.iteration, callbacks.test);
+                             options.tasks_at_once, state.algorithm.iteration, hooks.test);
   summary.end = LearnEnd::iterations_done;
   summary.state = std::move(state);
   return summary;

@@ -59,7 +59,7 @@ struct LearnState {
   double seconds = 0;
 };
 
-struct LearnCallbacks {
+struct LearnHooks {
   std::function<void(const LearnState&)> step;     // after every iteration
   std::function<void(const LearnRecord&)> record;  // after every look at the validation tasks
   std::function<void(const LearnState&)> save;     // after every record, and where it is interrupted
@@ -80,7 +80,7 @@ struct LearnSummary {
 LearnState begin_learning(const Learner& learner, const LearnOptions& options);
 // Throws NotFiniteError where x or a task's w leaves the finite numbers; what was saved last is good.
 LearnSummary learn(const Learner& learner, const TaskSource& source, const LearnOptions& options,
-                   LearnState state, const LearnCallbacks& callbacks = {});
+                   LearnState state, const LearnHooks& hooks = {});
 
 // Tasks 0 .. count-1 of the part.
 TaskScore score_tasks(const Learner& learner, const TaskSource& source, const Tensor& x, Part part,

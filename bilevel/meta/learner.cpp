@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/errors.h"
+#include "bilevel/core/require.h"
 #include "bilevel/hypergradients/reverse.h"
 #include "bilevel/hypergradients/truncated.h"
 #include "bilevel/meta/block_cg.h"
@@ -30,10 +31,6 @@ int64_t shared_layers(const std::string& learner, const Network& network) {
   if (has_linear_heads(learner)) return network.layers() - 1;
   if (learner == "hyper-representation") return network.layers() / 2;
   return 0;
-}
-
-void require_that(bool holds, const char* option, double value, const char* bound) {
-  if (!holds) throw std::invalid_argument(fmt::format("{} = {}: must be {}", option, value, bound));
 }
 
 }  // namespace
@@ -57,16 +54,15 @@ void LearnerOptions::validate() const {
     throw std::invalid_argument(
         fmt::format("learner '{}' is unknown: choose from {}", name, fmt::join(learner_names(), ", ")));
   }
-  require_that(inner_steps >= 0, "inner_steps", static_cast<double>(inner_steps), "at least 0");
-  require_that(growth >= 0 && std::isfinite(growth), "growth", growth, "finite and at least 0");
-  require_that(inner_rate > 0 && std::isfinite(inner_rate), "inner_rate", inner_rate, "positive and finite");
-  require_that(terms >= 0, "terms", static_cast<double>(terms), "at least 0");
-  require_that(tolerance >= 0, "tolerance", tolerance, "at least 0");
-  require_that(truncate >= 0, "truncate", static_cast<double>(truncate), "at least 0 (0 = all steps)");
-  require_that(ridge >= 0 && std::isfinite(ridge), "ridge", ridge, "finite and at least 0");
-  require_that(proximal > 0 && std::isfinite(proximal), "proximal", proximal, "positive and finite");
-  require_that(centre_weight > 0 && std::isfinite(centre_weight), "centre_weight", centre_weight,
-               "positive and finite");
+  require_at_least("inner_steps", inner_steps, 0);
+  require_nonnegative("growth", growth);
+  require_positive("inner_rate", inner_rate);
+  require_at_least("terms", terms, 0);
+  require(tolerance >= 0, "tolerance", tolerance, "at least 0");
+  require(truncate >= 0, "truncate", truncate, "at least 0 (0 = all steps)");
+  require_nonnegative("ridge", ridge);
+  require_positive("proximal", proximal);
+  require_positive("centre_weight", centre_weight);
   if (curvature != "hessian" && curvature != "gauss-newton") {
     throw std::invalid_argument(
         fmt::format("curvature '{}' is unknown: choose hessian or gauss-newton", curvature));
@@ -210,7 +206,7 @@ Hypergradient Learner::hypergradient(const Tensor& x, const TaskBatch& tasks, in
   Oracle oracle(inner.problem());
   const auto estimator = make_estimator(here.tasks(), inner_steps(iteration));
 
-  InnerRun run;
+  InnerLoop run;
   run.options = inner_options(iteration);
   run.measure_gradient = false;
   run.keep = estimator->keeps(run.options.steps, here.tasks() * task_network_.parameters() *
@@ -234,7 +230,7 @@ Tensor Learner::outputs(const Tensor& x, const TaskBatch& tasks, int64_t iterati
   const EmbeddedTasks embedded(embedding_, x, here, /*with_derivative=*/false);
   const Inner inner(*this, here);
   Oracle oracle(inner.problem());
-  InnerRun run;
+  InnerLoop run;
   run.options = inner_options(iteration);
   run.measure_gradient = false;
   const Trajectory trajectory = run_inner(oracle, embedded.z(), inner.start(), run);

@@ -1,11 +1,10 @@
 #include "bilevel/meta/network_problem.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <cmath>
-#include <stdexcept>
 
+#include "bilevel/core/require.h"
 #include "bilevel/meta/task_loss.h"
 
 namespace bilevel::meta {
@@ -19,11 +18,7 @@ std::vector<int64_t> feature_shape(const Tensor& targets, const Network& network
 
 }  // namespace
 
-void CentreOptions::validate() const {
-  if (!(weight >= 0) || !std::isfinite(weight)) {
-    throw std::invalid_argument(fmt::format("weight = {}: must be finite and at least 0", weight));
-  }
-}
+void CentreOptions::validate() const { require_nonnegative("weight", weight); }
 
 NetworkProblem::NetworkProblem(const TaskBatch& tasks, const Network& network, const CentreOptions& options)
     : options_(options),

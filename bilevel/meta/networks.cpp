@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel::meta {
 
 const std::vector<std::string>& network_names() {
@@ -18,7 +20,7 @@ void NetworkOptions::validate() const {
     throw std::invalid_argument(
         fmt::format("network '{}' is unknown: choose from {}", name, fmt::join(network_names(), ", ")));
   }
-  if (filters < 1) throw std::invalid_argument(fmt::format("filters = {}: must be at least 1", filters));
+  require_at_least("filters", filters, 1);
 }
 
 Network make_network(const NetworkOptions& options, const std::vector<int64_t>& input, int64_t outputs) {

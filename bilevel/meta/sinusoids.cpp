@@ -4,30 +4,21 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <stdexcept>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel::meta {
-namespace {
-
-void require_at_least(const char* name, double value, double least) {
-  if (!std::isfinite(value) || value < least) {
-    throw std::invalid_argument(
-        fmt::format("sinusoids: {} = {}: must be finite and at least {}", name, value, least));
-  }
-}
-
-}  // namespace
+namespace {}  // namespace
 
 void SinusoidsOptions::validate() const {
-  require_at_least("smallest_amplitude", smallest_amplitude, 0);
-  require_at_least("largest_amplitude", largest_amplitude, smallest_amplitude);
-  require_at_least("largest_phase", largest_phase, 0);
-  require_at_least("noise", noise, 0);
-  if (!std::isfinite(reach) || reach <= 0) {
-    throw std::invalid_argument(fmt::format("sinusoids: reach = {}: must be finite and above 0", reach));
-  }
+  require_nonnegative("sinusoids: smallest_amplitude", smallest_amplitude);
+  require(largest_amplitude >= smallest_amplitude && std::isfinite(largest_amplitude),
+          "sinusoids: largest_amplitude", largest_amplitude,
+          fmt::format("finite and at least {}", smallest_amplitude));
+  require_nonnegative("sinusoids: largest_phase", largest_phase);
+  require_nonnegative("sinusoids: noise", noise);
+  require_positive("sinusoids: reach", reach);
 }
 
 Sinusoids::Sinusoids(const TaskShape& shape, const SinusoidsOptions& options, uint64_t seed,

@@ -7,16 +7,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel::meta {
 namespace {
 
 constexpr int64_t largest_count = 10000;  // a task is held in memory many times over
-
-void require_count(const char* name, int64_t value, int64_t least) {
-  if (value < least || value > largest_count) {
-    throw std::invalid_argument(fmt::format("{} = {}: must be {} to {}", name, value, least, largest_count));
-  }
-}
 
 }  // namespace
 
@@ -33,9 +29,9 @@ const char* part_name(Part part) {
 }
 
 void TaskShape::validate() const {
-  require_count("ways", ways, 2);
-  require_count("shots", shots, 1);
-  require_count("queries", queries, 1);
+  require_between("ways", ways, 2, largest_count);
+  require_between("shots", shots, 1, largest_count);
+  require_between("queries", queries, 1, largest_count);
 }
 
 Random task_stream(uint64_t seed, Part part, int64_t number) {

@@ -94,7 +94,7 @@ Graph101 graph101(const SearchSpace& space, const Genotype& genotype) {
 
 Graph101 graph101_from_bits(int64_t vertices, uint32_t bits, std::string_view operations) {
   if (vertices < 2 || vertices > most_bit_vertices) {
-    throw std::invalid_argument(fmt::format("vertices = {} must be 2 to {}", vertices, most_bit_vertices));
+    throw std::invalid_argument(fmt::format("vertices = {}: must be 2 to {}", vertices, most_bit_vertices));
   }
   const size_t n = static_cast<size_t>(vertices);
   if (operations.size() != n - 2) {
@@ -125,7 +125,7 @@ Graph101 graph101_from_bits(int64_t vertices, uint32_t bits, std::string_view op
 uint32_t graph101_bits(const Graph101& graph) {
   if (graph.vertices() > most_bit_vertices) {
     throw std::invalid_argument(
-        fmt::format("vertices = {} must be at most {}", graph.vertices(), most_bit_vertices));
+        fmt::format("vertices = {}: must be at most {}", graph.vertices(), most_bit_vertices));
   }
   uint32_t bits = 0;
   for (size_t y = 1; y < graph.operations.size(); ++y) {

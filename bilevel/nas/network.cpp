@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/nas/network_nasbench101.h"
 
 namespace bilevel::nas {
@@ -38,13 +39,10 @@ NetworkOptions NetworkOptions::completed(SpaceKind kind) const {
 }
 
 void NetworkOptions::validate(SpaceKind kind) const {
-  const auto require = [](bool holds, const char* option, int64_t value, const char* bound) {
-    if (!holds) throw std::invalid_argument(fmt::format("{} = {}: must be {}", option, value, bound));
-  };
-  require(channels >= 1, "--channels", channels, "at least 1");
-  require(kind != SpaceKind::darts || channels % 2 == 0, "--channels", channels,
+  require(channels >= 1, "channels", channels, "at least 1");
+  require(kind != SpaceKind::darts || channels % 2 == 0, "channels", channels,
           "even, because the DARTS space halves channels");
-  require(cells >= 1 && cells <= 1000, "--cells", cells, "1 to 1000");
+  require(cells >= 1 && cells <= 1000, "cells", cells, "1 to 1000");
   require(input_channels >= 1, "input channels", input_channels, "at least 1");
   require(height >= 1 && width >= 1, "image size", std::min(height, width), "at least 1");
   require(classes >= 2, "classes", classes, "at least 2");

@@ -10,6 +10,7 @@
 
 #include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/nas/train.h"
 
 namespace bilevel::nas {
@@ -23,7 +24,7 @@ EpochRecord record_of(const RandomSearch& search, const Benchmark* benchmark, co
   r.operation_shares = operation_shares(search.space, genotype);
   r.operation_weights = r.operation_shares;
   r.skips = skip_count(genotype);
-  r.search_loss = r.direction_norm = r.eigenvalue = r.mixed_over_direct = r.guard = not_measured;
+  r.search_loss = r.direction_norm = r.eigenvalue = r.implicit_over_direct = r.guard = not_measured;
   r.alpha = at::zeros({search.space.alpha_size()}, at::kDouble);
   r.rate = search.training.rate;
   if (benchmark == nullptr) return r;
@@ -72,10 +73,8 @@ SearchState begin_random_search(const RandomSearch& search) {
 }
 
 SearchSummary random_search(const RandomSearch& search, const Benchmark* benchmark, SearchState state,
-                            const SearchCallbacks& callbacks) {
-  if (search.samples < 1) {
-    throw std::invalid_argument(fmt::format("--samples {}: must be at least 1", search.samples));
-  }
+                            const SearchHooks& hooks) {
+  require_at_least("samples", search.samples, 1);
   SearchSummary summary;
   summary.end = SearchEnd::epochs_done;
   const auto begin = std::chrono::steady_clock::now();
@@ -89,18 +88,18 @@ SearchSummary random_search(const RandomSearch& search, const Benchmark* benchma
     options.seed = mix_seeds(search.seed, static_cast<uint64_t>(i));
     const Training training(network, search.train, search.valid, options);
     TrainState trained = training.start();
-    TrainHooks hooks;
-    hooks.stop = callbacks.interrupted;
-    hooks.progress = [&](const TrainProgress& p) {
-      if (!callbacks.message) return;
-      callbacks.message(fmt::format("cell {} of {}: epoch {}/{}, step {}/{}, loss {:.3f}", i + 1,
-                                    search.samples, p.epoch, p.epochs, p.step, p.steps, p.loss));
+    TrainHooks of_training;
+    of_training.stop = hooks.interrupted;
+    of_training.progress = [&](const TrainProgress& p) {
+      if (!hooks.message) return;
+      hooks.message(fmt::format("cell {} of {}: epoch {}/{}, step {}/{}, loss {:.3f}", i + 1, search.samples,
+                                p.epoch, p.epochs, p.step, p.steps, p.loss));
     };
-    const bool done = training.run(trained, hooks);
+    const bool done = training.run(trained, of_training);
     state.seconds = before + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (!done) {
       summary.end = SearchEnd::interrupted;
-      if (callbacks.save) callbacks.save(state);
+      if (hooks.save) hooks.save(state);
       break;
     }
     EpochRecord r = record_of(search, benchmark, genotype);
@@ -108,10 +107,10 @@ SearchSummary random_search(const RandomSearch& search, const Benchmark* benchma
     r.valid_loss = not_measured;
     r.valid_accuracy = trained.history.back().test_accuracy;  // its test set is the validation half
     r.seconds = state.seconds;
-    if (callbacks.epoch) callbacks.epoch(r);
+    if (hooks.epoch) hooks.epoch(r);
     state.history.push_back(std::move(r));
     state.epoch = i + 1;
-    if (callbacks.save) callbacks.save(state);
+    if (hooks.save) hooks.save(state);
   }
   double best = -1;
   for (const EpochRecord& r : state.history) {

@@ -29,9 +29,9 @@ Genotype best_random_cell(const SearchSpace& space, int64_t samples, uint64_t se
                           const std::function<void(int64_t, double)>& tried = {});
 
 // What SearchState::history already holds is not trained again. A record's `epoch` is the cell's number;
-// callbacks as in a search, `interrupted` asked after every training step.
+// hooks as in a search, `interrupted` asked after every training step.
 SearchState begin_random_search(const RandomSearch& search);
 SearchSummary random_search(const RandomSearch& search, const Benchmark* benchmark, SearchState state,
-                            const SearchCallbacks& callbacks);
+                            const SearchHooks& hooks);
 
 }  // namespace bilevel::nas

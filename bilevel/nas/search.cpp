@@ -129,7 +129,7 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
   problem_ = std::make_unique<WithWeightDecay>(guarded, options_.weight_decay);
 }
 
-std::unique_ptr<Algorithm> Search::make_rule(double series_rate) const {
+std::unique_ptr<Algorithm> Search::make_rule(double linear_rate) const {
   if (options_.method.rfind("darts", 0) == 0 || options_.method == "gdas") {
     DartsOptions darts{.inner = options_.inner, .outer = options_.outer};
     darts.first_order = options_.method != "darts";
@@ -140,7 +140,7 @@ std::unique_ptr<Algorithm> Search::make_rule(double series_rate) const {
   loop.warm_start_linear = false;  // another batch is another matrix
   loop.one_batch = true;
   EstimatorSettings settings = options_.hypergradient;
-  settings.series_rate = series_rate;
+  settings.linear_rate = linear_rate;
   const std::string estimator = options_.method == "cg"          ? "cg"
                                 : options_.method == "truncated" ? "truncated"
                                                                  : "neumann";
@@ -149,10 +149,10 @@ std::unique_ptr<Algorithm> Search::make_rule(double series_rate) const {
 
 SearchState Search::begin() const {
   SearchState state;
-  state.series_rate = options_.hypergradient.series_rate;
+  state.linear_rate = options_.hypergradient.linear_rate;
   const Oracle oracle(*problem_);
   state.algorithm =
-      make_rule(state.series_rate)
+      make_rule(state.linear_rate)
           ->init(oracle, problem_->initial_outer(options_.seed), problem_->initial_inner(options_.seed));
   state.begin_epoch();
   return state;
@@ -173,7 +173,7 @@ void Search::set_epoch(SearchState& state, Oracle& oracle, Streams& streams) {
   } else {
     supernet_.set_sampling(options_.method == "random-sharing" ? Sampling::uniform : Sampling::softmax);
   }
-  if (state.step == 0 && options_.series_rate_auto) {
+  if (state.step == 0 && options_.linear_rate_auto) {
     const auto at_point =
         oracle.linearize(state.algorithm.inner.w, state.algorithm.x, streams.inner("curvature"));
     const CurvatureOptions& curvature = options_.hypergradient.curvature;
@@ -189,9 +189,9 @@ void Search::set_epoch(SearchState& state, Oracle& oracle, Streams& streams) {
     const Tensor& w = state.algorithm.inner.w;
     const Spectrum spectrum = extreme_eigenvalues(product, w.numel(), w.options(), lanczos);
     const double largest = std::max(std::abs(spectrum.largest), std::abs(spectrum.smallest));
-    state.series_rate = largest > 0 && std::isfinite(largest) ? 1 / largest : options_.inner.rate;
+    state.linear_rate = largest > 0 && std::isfinite(largest) ? 1 / largest : options_.inner.rate;
   }
-  rule_ = make_rule(state.series_rate);
+  rule_ = make_rule(state.linear_rate);
 }
 
 void Search::step(SearchState& state, Oracle& oracle, Streams& streams) {
@@ -225,7 +225,7 @@ std::string Search::failed_solves(const SearchState& state, bool at_end) const {
       "{} of {} linear solves failed ({}), so that alpha does not follow the hypergradient: {}",
       solves.failed, solves.all, statuses_text(state.statuses),
       needs_positive ? "take --curvature gauss-newton, a --damping, or --method idarts"
-                     : "take --series-rate auto, or a smaller one");
+                     : "take --linear-rate auto, or a smaller one");
 }
 
 double Search::dominant_eigenvalue(const SearchState& state, Streams& streams) const {
@@ -255,7 +255,7 @@ EpochRecord Search::record(const SearchState& state, Streams& streams) const {
   r.skips = skip_count(r.genotype);
   r.search_loss = state.loss.value();
   r.direction_norm = state.norm.value();
-  r.mixed_over_direct = state.ratio.value();
+  r.implicit_over_direct = state.ratio.value();
   const auto score =
       supernet_.score(state.algorithm.inner.w, supernet_.shifted(mixture.to(state.algorithm.x.options())),
                       supernet_.valid(), options_.batch, options_.score_images);
@@ -264,7 +264,7 @@ EpochRecord Search::record(const SearchState& state, Streams& streams) const {
   r.eigenvalue = dominant_eigenvalue(state, streams);
   r.guard = guard_value_;
   r.rate = options_.inner.rate * options_.inner.schedule.factor(state.algorithm.inner.step);
-  r.series_rate = state.series_rate > 0 ? state.series_rate : r.rate;
+  r.linear_rate = state.linear_rate > 0 ? state.linear_rate : r.rate;
   r.seconds = state.seconds;
   if (benchmark_ == nullptr) return r;
   try {
@@ -277,7 +277,7 @@ EpochRecord Search::record(const SearchState& state, Streams& streams) const {
   return r;
 }
 
-SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
+SearchSummary Search::run(SearchState state, const SearchHooks& hooks) {
   Oracle oracle(*problem_);
   const OracleCounts before = state.counts;
   Streams streams(options_.seed, problem_->inner_samples(), problem_->outer_samples(),
@@ -296,13 +296,13 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
     state.streams = streams.positions();
     state.counts = before;
     state.counts += oracle.counts();
-    if (callbacks.save) callbacks.save(state);
+    if (hooks.save) hooks.save(state);
     since_save.lap();
     unsaved_seconds = 0;
   };
   const auto save_due = [&] {
     unsaved_seconds += since_save.lap();
-    return callbacks.save && unsaved_seconds >= callbacks.save_seconds;
+    return hooks.save && unsaved_seconds >= hooks.save_seconds;
   };
   summary.end = SearchEnd::epochs_done;
   // As it was after the last epoch: those of the warm-up end no search.
@@ -332,13 +332,13 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
       state.seconds += clock.lap();
       state.counts = before;
       state.counts += oracle.counts();
-      if (callbacks.step) callbacks.step(state, steps_per_epoch_);
+      if (hooks.step) hooks.step(state, steps_per_epoch_);
       const bool last_step = state.epoch + 1 == options_.epochs && state.step == steps_per_epoch_;
       if (summary.reason = failed_solves(state, last_step); !summary.reason.empty()) {
         summary.end = SearchEnd::failed;
         break;
       }
-      if (callbacks.interrupted && callbacks.interrupted()) {
+      if (hooks.interrupted && hooks.interrupted()) {
         require_finite();
         save();
         summary.end = SearchEnd::interrupted;
@@ -356,7 +356,7 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
     signs.eigenvalues.push_back(r.eigenvalue);
     signs.skips.push_back(r.skips);
     if (state.epoch >= options_.warmup_epochs) collapse = find_collapse(options_, signs);
-    if (callbacks.epoch) callbacks.epoch(r);
+    if (hooks.epoch) hooks.epoch(r);
     state.history.push_back(std::move(r));
     // What is saved is the state before the next epoch's first step.
     SearchState next = state;
@@ -387,7 +387,7 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
   summary.mixture = mixture_weights(space, summary.alpha);
   if (summary.end == SearchEnd::epochs_done || summary.end == SearchEnd::collapse) {
     if (options_.method == "random-sharing") {
-      summary.genotype = best_of_samples(state, callbacks);
+      summary.genotype = best_of_samples(state, hooks);
     } else if (options_.select == "perturbation") {
       if (collapse) {
         summary.notes.push_back(
@@ -395,7 +395,7 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
       }
       SearchState asked = state;
       asked.algorithm.x = summary.alpha.to(state.algorithm.x.options());
-      if (const auto selected = select(asked, oracle, streams, callbacks)) {
+      if (const auto selected = select(asked, oracle, streams, hooks)) {
         summary.genotype = *selected;
       } else {
         summary.end = SearchEnd::interrupted;
@@ -411,7 +411,7 @@ SearchSummary Search::run(SearchState state, const SearchCallbacks& callbacks) {
   return summary;
 }
 
-Genotype Search::best_of_samples(const SearchState& state, const SearchCallbacks& callbacks) const {
+Genotype Search::best_of_samples(const SearchState& state, const SearchHooks& hooks) const {
   const SearchSpace& space = supernet_.supernet().space();
   const auto loss = [&](const Genotype& cell) {
     return supernet_
@@ -420,14 +420,14 @@ Genotype Search::best_of_samples(const SearchState& state, const SearchCallbacks
         .loss;
   };
   return best_random_cell(space, options_.samples, options_.seed, loss, [&](int64_t tried, double least) {
-    if (!callbacks.message) return;
-    callbacks.message(fmt::format("ranking random cells: {} of {}, best validation loss {:.4f}", tried,
-                                  options_.samples, least));
+    if (!hooks.message) return;
+    hooks.message(fmt::format("ranking random cells: {} of {}, best validation loss {:.4f}", tried,
+                              options_.samples, least));
   });
 }
 
 std::optional<Genotype> Search::select(const SearchState& state, Oracle& oracle, Streams& streams,
-                                       const SearchCallbacks& callbacks) {
+                                       const SearchHooks& hooks) {
   PerturbationSelection selection(supernet_.supernet().space(), state.algorithm.x, options_.seed);
   AlgorithmState tuned = state.algorithm;
   InnerOptions inner = options_.inner;
@@ -440,11 +440,11 @@ std::optional<Genotype> Search::select(const SearchState& state, Oracle& oracle,
   };
   while (!selection.done()) {
     const std::string choice = selection.choose_next(loss);
-    if (callbacks.message) callbacks.message(choice);
+    if (hooks.message) hooks.message(choice);
     supernet_.set_mixture(selection.mixture());
     for (int64_t i = 0; i < options_.tune_epochs * steps_per_epoch_ && !selection.done(); ++i) {
       tuned.inner = warm_inner_steps(oracle, tuned, streams, inner).final;
-      if (callbacks.interrupted && callbacks.interrupted()) return std::nullopt;
+      if (hooks.interrupted && hooks.interrupted()) return std::nullopt;
     }
   }
   return selection.genotype();

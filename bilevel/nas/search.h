@@ -31,10 +31,10 @@ struct EpochRecord {
   double valid_loss = 0, valid_accuracy = 0;  // of the supernet, without augmentation
   double direction_norm = 0;                  // mean |hypergradient| of the epoch; NaN where alpha rested
   double eigenvalue = 0;                      // dominant, of the validation loss in alpha; NaN = not measured
-  double mixed_over_direct =
+  double implicit_over_direct =
       0;             // mean |implicit term| / |direct term| of the hypergradient; NaN = there was none
   double guard = 0;  // what the guard was at in the epoch (lambda of beta decay, ...); NaN = there was none
-  double rate = 0, series_rate = 0;   // of the weights and of the Neumann series at the epoch's end
+  double rate = 0, linear_rate = 0;   // of the weights and of the Neumann series at the epoch's end
   BenchmarkValues benchmark, regret;  // of the genotype in the table, where one was given
   std::string benchmark_note;         // why there is none
   Tensor alpha;                       // flat, CPU, double
@@ -55,8 +55,8 @@ struct SearchState {
   AlgorithmState algorithm;
   std::map<std::string, int64_t> streams;  // positions
   int64_t epoch = 0, step = 0;             // the next step to take
-  double series_rate = 0;
-  RunningMean loss, norm, ratio;  // over the epoch so far: search_loss, direction_norm, mixed_over_direct
+  double linear_rate = 0;
+  RunningMean loss, norm, ratio;  // over the epoch so far: search_loss, direction_norm, implicit_over_direct
 
   void begin_epoch();  // empties the means
   std::vector<EpochRecord> history;
@@ -65,7 +65,7 @@ struct SearchState {
   double seconds = 0;
 };
 
-struct SearchCallbacks {
+struct SearchHooks {
   std::function<void(const SearchState&, int64_t steps_per_epoch)> step;  // after every step
   std::function<void(const EpochRecord&)> epoch;
   // After a step when save_seconds have passed since the last time, at the end of every epoch, and where the
@@ -99,7 +99,7 @@ class Search {
   Search(SupernetProblem& problem, const SearchOptions& options, const Benchmark* benchmark);
 
   SearchState begin() const;
-  SearchSummary run(SearchState state, const SearchCallbacks& callbacks);
+  SearchSummary run(SearchState state, const SearchHooks& hooks);
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
  private:
@@ -109,11 +109,11 @@ class Search {
   // Why the search is no use, where most linear solves have failed; else empty.
   std::string failed_solves(const SearchState& state, bool at_end) const;
   double dominant_eigenvalue(const SearchState& state, Streams& streams) const;
-  std::unique_ptr<Algorithm> make_rule(double series_rate) const;
+  std::unique_ptr<Algorithm> make_rule(double linear_rate) const;
   // Nothing where it was interrupted: who goes on selects anew.
   std::optional<Genotype> select(const SearchState& state, Oracle& oracle, Streams& streams,
-                                 const SearchCallbacks& callbacks);
-  Genotype best_of_samples(const SearchState& state, const SearchCallbacks& callbacks) const;
+                                 const SearchHooks& hooks);
+  Genotype best_of_samples(const SearchState& state, const SearchHooks& hooks) const;
 
   SupernetProblem& supernet_;
   std::unique_ptr<SupernetEngine> captured_;  // on a GPU: the supernet's derivatives as graphs

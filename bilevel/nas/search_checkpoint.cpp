@@ -49,10 +49,10 @@ nlohmann::json record_metadata(const EpochRecord& r) {
           {"valid_accuracy", number(r.valid_accuracy)},
           {"direction_norm", number(r.direction_norm)},
           {"eigenvalue", number(r.eigenvalue)},
-          {"mixed_over_direct", number(r.mixed_over_direct)},
+          {"mixed_over_direct", number(r.implicit_over_direct)},
           {"guard", number(r.guard)},
           {"rate", r.rate},
-          {"series_rate", r.series_rate},
+          {"series_rate", r.linear_rate},
           {"benchmark", values_list(r.benchmark)},
           {"regret", values_list(r.regret)},
           {"benchmark_note", r.benchmark_note},
@@ -71,10 +71,10 @@ EpochRecord record_of(const nlohmann::json& j, const SearchSpace& space) {
   r.valid_accuracy = number(j.at("valid_accuracy"));
   r.direction_norm = number(j.at("direction_norm"));
   r.eigenvalue = number(j.at("eigenvalue"));
-  r.mixed_over_direct = number(j.at("mixed_over_direct"));
+  r.implicit_over_direct = number(j.at("mixed_over_direct"));
   r.guard = number(j.value("guard", nlohmann::json()));  // null, too, in a run from before there were guards
   r.rate = j.at("rate").get<double>();
-  r.series_rate = j.at("series_rate").get<double>();
+  r.linear_rate = j.at("series_rate").get<double>();
   r.benchmark = values_of(j.at("benchmark"));
   r.regret = values_of(j.at("regret"));
   r.benchmark_note = j.at("benchmark_note").get<std::string>();
@@ -111,7 +111,7 @@ Checkpoint search_checkpoint(const SearchState& state) {
   checkpoint.tensors["search/alphas"] = at::cat(alphas);
   checkpoint.metadata["search"].update({{"epoch", state.epoch},
                                         {"step", state.step},
-                                        {"series_rate", state.series_rate},
+                                        {"series_rate", state.linear_rate},
                                         {"streams", state.streams},
                                         {"history", history},
                                         {"statuses", state.statuses},
@@ -135,7 +135,7 @@ SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space,
     const nlohmann::json& search = checkpoint.metadata.at("search");
     state.epoch = json_as<int64_t>(search.at("epoch"));
     state.step = json_as<int64_t>(search.at("step"));
-    state.series_rate = search.at("series_rate").get<double>();
+    state.linear_rate = search.at("series_rate").get<double>();
     state.streams = json_as<std::map<std::string, int64_t>>(search.at("streams"));
     state.seconds = search.at("seconds").get<double>();
     if (const auto statuses = search.find("statuses"); statuses != search.end()) {
@@ -165,10 +165,10 @@ nlohmann::ordered_json epoch_json(const SearchSpace& space, const EpochRecord& r
               {"valid_accuracy", number(r.valid_accuracy)},
               {"direction_norm", number(r.direction_norm)},
               {"eigenvalue", number(r.eigenvalue)},
-              {"mixed_over_direct", number(r.mixed_over_direct)},
+              {"mixed_over_direct", number(r.implicit_over_direct)},
               {"guard", number(r.guard)},
               {"rate", r.rate},
-              {"series_rate", r.series_rate},
+              {"series_rate", r.linear_rate},
               {"skips", r.skips},
               {"operation_shares", shares},
               {"operation_weights", weights}};

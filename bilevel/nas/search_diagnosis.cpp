@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/batch.h"
+#include "bilevel/core/require.h"
 #include "bilevel/core/trajectory.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/hypergradients/registry.h"
@@ -38,9 +39,7 @@ Spectrum ends(Linearization& at_point, const std::string& curvature, const Tenso
 
 SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& options, double accuracy,
                                 const Tensor& at_w, const Tensor& at_x) {
-  if (!(accuracy > 0 && accuracy < 1)) {
-    throw std::invalid_argument(fmt::format("--accuracy {}: must be above 0 and below 1", accuracy));
-  }
+  require_between_0_and_1("accuracy", accuracy);
   const auto begin = std::chrono::steady_clock::now();
   const WithWeightDecay problem(supernet, options.weight_decay);
   Oracle oracle(problem);
@@ -56,8 +55,8 @@ SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& op
   d.hessian = ends(*at_point, "hessian", w, options.seed);
   d.curvature = d.hessian.smallest > 0 ? "hessian" : "gauss-newton";
   d.inverted = d.curvature == "hessian" ? d.hessian : ends(*at_point, d.curvature, w, options.seed);
-  d.series_rate = 1 / std::max(std::abs(d.inverted.largest), std::abs(d.inverted.smallest));
-  if (!std::isfinite(d.series_rate)) {
+  d.linear_rate = 1 / std::max(std::abs(d.inverted.largest), std::abs(d.inverted.smallest));
+  if (!std::isfinite(d.linear_rate)) {
     throw std::invalid_argument(
         fmt::format("--method auto: the supernet's curvature at its first weights is {} to {}; there is no "
                     "rate for that: name a method",
@@ -76,7 +75,7 @@ SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& op
   const auto series = [&](int64_t terms, double rate) {
     EstimatorSettings settings;
     settings.terms = terms;
-    settings.series_rate = rate;
+    settings.linear_rate = rate;
     settings.curvature = options.hypergradient.curvature;
     settings.curvature.kind = d.curvature;
     const Hypergradient h = make_estimator("neumann", settings)->estimate(oracle, request);
@@ -89,7 +88,7 @@ SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& op
     EstimatorSettings settings;
     settings.curvature = options.hypergradient.curvature;
     const auto one_step = make_estimator("one-step", settings);
-    InnerRun run;
+    InnerLoop run;
     run.options = options.inner;
     run.options.steps = 1;
     run.batches = [&train](int64_t) { return train; };
@@ -100,7 +99,7 @@ SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& op
     at_step.outer = valid;
     return one_step->estimate(oracle, at_step).value;
   };
-  const Tensor reference = series(longest_series, d.series_rate);
+  const Tensor reference = series(longest_series, d.linear_rate);
   const double scale = std::max(length(reference), 1e-300);
   d.implicit_share = length(reference - direct) / std::max(length(direct), 1e-300);
   const auto error_of = [&](const Tensor& value) { return length(value - reference) / scale; };
@@ -130,7 +129,7 @@ SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& op
     d.method = "idarts";
     d.terms = longest_series;
     for (int64_t k = 0; k < longest_series; k = std::max<int64_t>(2 * k, k + 1)) {
-      d.error = error_of(series(k, d.series_rate));
+      d.error = error_of(series(k, d.linear_rate));
       if (d.error > accuracy) continue;
       d.terms = k;
       break;
@@ -139,7 +138,7 @@ SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& op
     d.sentence = fmt::format(
         "idarts with K = {} at series rate 1 / {:.3g}: {} a series of {} products on the first batch, where "
         "what comes through the weights is {:.2g} of the direct gradient; {}.",
-        d.terms, 1 / d.series_rate,
+        d.terms, 1 / d.linear_rate,
         d.terms == longest_series ? "nothing shorter comes near" : fmt::format("within {:.2g} of", d.error),
         longest_series, d.implicit_share, where);
   }

@@ -17,7 +17,7 @@ struct SearchDiagnosis {
   std::string method;         // idarts, darts or darts-first-order
   std::string curvature;      // of the series: gauss-newton where the Hessian is not positive
   int64_t terms = 0;          // K of idarts
-  double series_rate = 0;     // 1 / the largest curvature there; an epoch measures it anew
+  double linear_rate = 0;     // 1 / the largest curvature there; an epoch measures it anew
   Spectrum hessian;           // its ends after a few products: the true ones lie outside
   Spectrum inverted;          // of the curvature that the series is on
   double implicit_share = 0;  // |what comes through the weights| / |df/dalpha|, by the longest series

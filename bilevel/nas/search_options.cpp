@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel::nas {
 
 namespace {
@@ -24,19 +26,19 @@ Names together(const std::vector<Names>& parts) {
 const Names supernet{"alpha_steps", "final_rate", "inner_optimizer",
                      "momentum",    "inner_clip", "score_images"};
 const Names moving{"warmup_epochs", "alpha_rate", "alpha_beta1", "alpha_beta2", "alpha_decay", "select"};
-const Names implicit{"terms", "curvature", "damping", "mixed", "inner_steps"};
+const Names implicit{"terms", "curvature", "damping", "cross", "inner_steps"};
 
 }  // namespace
 
 const std::vector<SearchMethod>& search_methods() {
   static const std::vector<SearchMethod> methods = {
       {"idarts", "T weight steps, then alpha by a Neumann series with K Hessian products (Zhang et al. 2021)",
-       true, together({implicit, {"series_rate"}, supernet, moving})},
+       true, together({implicit, {"linear_rate"}, supernet, moving})},
       {"darts", "second order: one virtual weight step (Liu et al. 2019)", true,
-       together({{"mixed"}, supernet, moving})},
+       together({{"cross"}, supernet, moving})},
       {"darts-first-order", "alpha along the direct gradient alone", true, together({supernet, moving})},
       {"truncated", "T weight steps, reverse mode over the last of them (Shaban et al. 2019)", true,
-       together({{"truncate", "mixed", "inner_steps"}, supernet, moving})},
+       together({{"truncate", "cross", "inner_steps"}, supernet, moving})},
       {"cg", "T weight steps, the inverse curvature by conjugate gradients", true,
        together({implicit, supernet, moving})},
       {"gdas", "one operation an edge, drawn by Gumbel softmax (Dong and Yang 2019)", true,
@@ -63,28 +65,24 @@ const SearchMethod& find_search_method(const std::string& name) {
 }
 
 void SearchOptions::validate() const {
-  const auto require = [](bool holds, const std::string& option, double value, const char* bound) {
-    if (!holds) throw std::invalid_argument(fmt::format("{} {}: must be {}", option, value, bound));
-  };
-  const auto number = [](int64_t value) { return static_cast<double>(value); };
   (void)find_search_method(method);
-  require(epochs >= 0, "--epochs", number(epochs), "at least 0");
-  require(warmup_epochs >= 0, "--warmup-epochs", number(warmup_epochs), "at least 0");
-  require(batch >= 1, "--batch", number(batch), "at least 1");
-  require(alpha_steps >= 0, "--alpha-steps", number(alpha_steps), "at least 0");
-  require(inner.steps >= 1, "--inner-steps", number(inner.steps), "at least 1");
-  require(final_rate >= 0 && final_rate <= inner.rate, "--final-rate", final_rate,
+  require_at_least("epochs", epochs, 0);
+  require_at_least("warmup_epochs", warmup_epochs, 0);
+  require_at_least("batch", batch, 1);
+  require_at_least("alpha_steps", alpha_steps, 0);
+  require_at_least("inner_steps", inner.steps, 1);
+  require(final_rate >= 0 && final_rate <= inner.rate, "final_rate", final_rate,
           "between 0 and the rate it begins at");
-  require(weight_decay >= 0 && std::isfinite(weight_decay), "--weight-decay", weight_decay, "at least 0");
-  require(temperature > 0 && final_temperature > 0, "--temperature", std::min(temperature, final_temperature),
-          "positive");
-  require(samples >= 1, "--samples", number(samples), "at least 1");
-  require(score_images >= 0, "--score-images", number(score_images), "at least 0");
-  require(eigenvalue_products >= 0, "--eigenvalue-products", number(eigenvalue_products), "at least 0");
-  require(stop_window >= 1, "--stop-window", number(stop_window), "at least 1");
-  require(stop_ratio > 0 && stop_ratio < 1, "--stop-ratio", stop_ratio, "between 0 and 1");
-  require(most_skips >= 0, "--most-skips", number(most_skips), "at least 0");
-  require(tune_epochs >= 0, "--tune-epochs", number(tune_epochs), "at least 0");
+  require_nonnegative("weight_decay", weight_decay);
+  require(temperature > 0 && final_temperature > 0, "temperature", std::min(temperature, final_temperature),
+          "above 0");
+  require_at_least("samples", samples, 1);
+  require_at_least("score_images", score_images, 0);
+  require_at_least("eigenvalue_products", eigenvalue_products, 0);
+  require_at_least("stop_window", stop_window, 1);
+  require_between_0_and_1("stop_ratio", stop_ratio);
+  require_at_least("most_skips", most_skips, 0);
+  require_at_least("tune_epochs", tune_epochs, 0);
   if (stop != "none" && stop != "eigenvalue" && stop != "skips") {
     throw std::invalid_argument(fmt::format("--stop {}: choose none, eigenvalue or skips", stop));
   }
@@ -124,7 +122,7 @@ SearchOptions default_search_options(const SearchSpace& space, const std::string
   if (find_search_method(method).moves_alpha) o.guard = {default_guard, find_guard(default_guard).strength};
   o.hypergradient.terms = 2;
   o.hypergradient.truncate = 1;
-  o.hypergradient.curvature.difference_mixed = true;
+  o.hypergradient.curvature.difference_cross = true;
   const bool unrolled_or_implicit = method == "idarts" || method == "cg" || method == "truncated";
   switch (space.kind) {
     case SpaceKind::nasbench201:

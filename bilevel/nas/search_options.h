@@ -40,7 +40,7 @@ struct SearchOptions {
   OuterOptions outer = {};  // alpha
   // terms = K of idarts, steps of cg; truncate = kept steps of truncated; curvature; differences.
   EstimatorSettings hypergradient = {};
-  bool series_rate_auto = false;  // 1 / largest curvature, measured every epoch, instead of series_rate
+  bool linear_rate_auto = false;  // 1 / largest curvature, measured every epoch, instead of linear_rate
   double temperature = 10;        // of gdas, falling to final_temperature along the search
   double final_temperature = 0.1;
   int64_t samples = 100;  // of random-sharing: genotypes that the trained weights rank

@@ -6,17 +6,9 @@
 #include <string_view>
 #include <utility>
 
+#include "bilevel/core/require.h"
+
 namespace bilevel::nas {
-namespace {
-
-void require_at_least(std::string_view option, int64_t value, int64_t least) {
-  if (value < least) {
-    throw std::invalid_argument(fmt::format("{} = {}: must be at least {}", option, value, least));
-  }
-}
-
-}  // namespace
-
 int64_t default_search_cells(SpaceKind kind) {
   switch (kind) {
     case SpaceKind::nasbench201:
@@ -36,15 +28,12 @@ std::set<int64_t> reduction_cells(int64_t cells) {
 }
 
 void SupernetOptions::validate(const SearchSpace& space) const {
-  require_at_least("--channels", channels, 1);
+  require_at_least("channels", channels, 1);
   if (space.kind == SpaceKind::darts && channels % 2 != 0) {
     throw std::invalid_argument(
         fmt::format("--channels {}: the DARTS space halves channels, so give an even number", channels));
   }
-  require_at_least("--cells", cells, 0);
-  if (cells > 1000) {  // each is laid out one by one
-    throw std::invalid_argument(fmt::format("--cells {}: must be at most 1000", cells));
-  }
+  require_between("cells", cells, 0, 1000);  // each is laid out one by one
   require_at_least("input channels", input_channels, 1);
   require_at_least("image height", height, 1);
   require_at_least("image width", width, 1);

@@ -1,21 +1,19 @@
 #include "bilevel/nas/synthetic_supernet.h"
 
-#include <fmt/format.h>
-
 #include <memory>
-#include <stdexcept>
 #include <string_view>
 #include <utility>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/nas/synthetic_images.h"
 
 namespace bilevel::nas {
 
 SupernetProblem synthetic_supernet(const SyntheticSupernet& o) {
-  for (const auto& [option, value] : {std::pair{"--images", o.images}, {"--image-size", o.image_size}}) {
-    if (value < 1) throw std::invalid_argument(fmt::format("{} {}: must be at least 1", option, value));
+  for (const auto& [option, value] : {std::pair{"images", o.images}, {"image_size", o.image_size}}) {
+    require_at_least(option, value, 1);
   }
   const SearchSpace space = make_space(o.space, o.operations);
   SupernetOptions network;
@@ -46,7 +44,7 @@ NamedProblem make_synthetic_supernet(const SyntheticSupernet& o) {
   // twentieth of the largest eigenvalue, so that each term of a series takes off 5 % of the error.
   result.check.curvature = "gauss-newton";
   result.check.damping = 1;
-  result.check.series_rate_auto = true;
+  result.check.linear_rate_auto = true;
   result.check.solvable = false;
   return result;
 }

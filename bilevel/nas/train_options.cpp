@@ -8,6 +8,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "bilevel/core/require.h"
 #include "bilevel/core/schedule.h"
 
 namespace bilevel::nas {
@@ -15,11 +16,6 @@ namespace {
 
 constexpr int64_t gentle_epochs = 5;
 constexpr double largest = std::numeric_limits<float>::max();  // LibTorch refuses others beside float tensors
-
-template <typename T>
-void require(bool holds, const char* option, const T& value, const char* bound) {
-  if (!holds) throw std::invalid_argument(fmt::format("--{} {}: must be {}", option, value, bound));
-}
 
 // Both in whole epochs, as published: (E - 5 - e) / (E - 5), then (E - e) / (5 (E - 5)).
 double gentle_factor(int64_t epoch, int64_t epochs) {
@@ -57,15 +53,15 @@ void TrainOptions::validate(int64_t images) const {
   }
   require(warmup_epochs >= 0 && warmup_epochs < static_cast<double>(epochs), "warmup", warmup_epochs,
           "at least 0 and below the number of epochs");
-  require(momentum >= 0 && momentum < 1, "momentum", momentum, "in [0, 1)");
+  require_below_one("momentum", momentum);
   if (nesterov && momentum == 0) throw std::invalid_argument("--nesterov: needs a momentum above 0");
-  require(weight_decay >= 0 && weight_decay <= largest, "weight-decay", weight_decay,
+  require(weight_decay >= 0 && weight_decay <= largest, "weight_decay", weight_decay,
           "at least 0 and at most 3.4e+38, the largest float");
-  require(clip >= 0 && std::isfinite(clip), "clip", clip, "at least 0 (no clipping) and finite");
-  require(drop_path >= 0 && drop_path < 1, "drop-path", drop_path, "in [0, 1)");
-  require(auxiliary >= 0 && std::isfinite(auxiliary), "auxiliary", auxiliary, "at least 0 and finite");
-  require(label_smoothing >= 0 && label_smoothing < 1, "label-smoothing", label_smoothing, "in [0, 1)");
-  require(test_batch >= 1, "test-batch", test_batch, "at least 1");
+  require(clip >= 0 && std::isfinite(clip), "clip", clip, "finite and at least 0; 0 is no clipping");
+  require_below_one("drop_path", drop_path);
+  require_nonnegative("auxiliary", auxiliary);
+  require_below_one("label_smoothing", label_smoothing);
+  require(test_batch >= 1, "test_batch", test_batch, "at least 1");
   augment.validate();
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/label_noise.h"
 #include "bilevel/problems/softmax_loss.h"
@@ -26,13 +27,9 @@ void CnnOptions::validate() const {
   for (const auto& [option, value] :
        {std::pair{"first_channels", first_channels}, std::pair{"second_channels", second_channels},
         std::pair{"hidden", hidden}}) {
-    if (value < 1)
-      throw std::invalid_argument(fmt::format("cnn: {} = {}: must be at least 1", option, value));
+    require_at_least("cnn", option, value, 1);
   }
-  if (!(regularization >= 0) || !std::isfinite(regularization)) {
-    throw std::invalid_argument(
-        fmt::format("regularization = {}: must be finite and at least 0", regularization));
-  }
+  require_nonnegative("regularization", regularization);
 }
 
 CnnCleaning::CnnCleaning(const CleaningData& data, const std::vector<int64_t>& image,

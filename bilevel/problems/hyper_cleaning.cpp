@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/label_noise.h"
 #include "bilevel/problems/softmax_constants.h"
@@ -30,10 +31,7 @@ void check_finite(const LabelledExamples& examples, const char* set) {
 HyperCleaning::HyperCleaning(const CleaningData& data, double regularization,
                              const at::TensorOptions& tensors)
     : tensors_(tensors), data_(data.to(tensors)), regularization_(regularization) {
-  if (!(regularization >= 0) || !std::isfinite(regularization)) {
-    throw std::invalid_argument(
-        fmt::format("regularization = {}: must be finite and at least 0", regularization));
-  }
+  require_nonnegative("regularization", regularization);
   check_finite(data_.train, "training");
   check_finite(data_.valid, "validation");
 }

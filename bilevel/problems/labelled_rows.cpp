@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/linear_scores.h"
 #include "bilevel/problems/softmax_loss.h"
@@ -14,7 +15,7 @@
 namespace bilevel {
 
 void LabelledRows::validate(int64_t classes, const char* set) const {
-  if (classes < 2) throw std::invalid_argument(fmt::format("classes = {}: must be at least 2", classes));
+  require_at_least("classes", classes, 2);
   if (features.rows() == 0) throw std::invalid_argument(fmt::format("the {} set has no examples", set));
   if (!labels.defined() || labels.dim() != 1 || labels.scalar_type() != at::kLong ||
       !labels.device().is_cpu() || labels.numel() != features.rows()) {

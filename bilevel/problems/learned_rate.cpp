@@ -1,14 +1,13 @@
 #include "bilevel/problems/learned_rate.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <cmath>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/softmax_loss.h"
 
@@ -16,13 +15,11 @@ namespace bilevel {
 
 void LearnedRateOptions::validate() const {
   data.validate();
-  if (hidden < 1) throw std::invalid_argument(fmt::format("hidden = {}: must be at least 1", hidden));
+  require_at_least("hidden", hidden, 1);
   // Both are stored as logarithms.
   for (const auto& [name, value] : {std::pair{"initial_rate", initial_rate},
                                     std::pair{"initial_regularization", initial_regularization}}) {
-    if (!(value > 0) || !std::isfinite(value)) {
-      throw std::invalid_argument(fmt::format("{} = {}: must be finite and above 0", name, value));
-    }
+    require_positive(name, value);
   }
 }
 

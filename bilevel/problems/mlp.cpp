@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/softmax_loss.h"
 
@@ -15,7 +16,7 @@ namespace bilevel {
 
 void MlpOptions::validate() const {
   data.validate();
-  if (hidden < 1) throw std::invalid_argument(fmt::format("hidden = {}: must be at least 1", hidden));
+  require_at_least("hidden", hidden, 1);
   if (!std::isfinite(initial_log)) {
     throw std::invalid_argument(fmt::format("initial_log = {}: must be finite", initial_log));
   }

@@ -10,6 +10,7 @@
 
 #include "bilevel/core/enclosure.h"
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/problems/batch_rows.h"
 
 namespace bilevel {
@@ -59,20 +60,14 @@ Tensor normal_noise(uint64_t seed, const char* name, int64_t count, double varia
 }  // namespace
 
 void QuadraticOptions::validate() const {
-  if (dimension < 1)
-    throw std::invalid_argument(fmt::format("dimension = {}: must be at least 1", dimension));
-  if (outer_dimension < 0) {
-    throw std::invalid_argument(fmt::format("outer_dimension = {}: must be at least 0", outer_dimension));
-  }
+  require_at_least("dimension", dimension, 1);
+  require_at_least("outer_dimension", outer_dimension, 0);
   if (samples < dimension) {
     throw std::invalid_argument(
         fmt::format("samples = {}: must be at least dimension = {}, or the inner problem has many solutions",
                     samples, dimension));
   }
-  if (!(noise_variance >= 0) || !std::isfinite(noise_variance)) {
-    throw std::invalid_argument(
-        fmt::format("noise_variance = {}: must be finite and at least 0", noise_variance));
-  }
+  require_nonnegative("noise_variance", noise_variance);
 }
 
 Quadratic::Quadratic(const QuadraticOptions& options) : options_(options) {

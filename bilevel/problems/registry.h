@@ -27,7 +27,7 @@ struct ProblemOptions {
 struct CheckDefaults {
   std::string curvature = "hessian";  // of the implicit estimators and of their reference
   double damping = 0;
-  bool series_rate_auto = false;  // 1 / the largest curvature in place of the inner rate
+  bool linear_rate_auto = false;  // 1 / the largest curvature in place of the inner rate
   bool solvable = true;           // Newton's method solves the inner problem; else no one can say where w* is
 };
 

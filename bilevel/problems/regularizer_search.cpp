@@ -26,7 +26,7 @@ RegularizerSearch::RegularizerSearch(RegularizerSets sets, double rate)
     : RegularizedSoftmax(sets.train, sets.valid, sets.classes), sets_(std::move(sets)), rate_(rate) {
   if (!(rate >= 0) || !std::isfinite(rate)) {
     throw std::invalid_argument(
-        fmt::format("the inner rate is {}: it must be positive and finite, or 0 for "
+        fmt::format("the inner rate is {}: it must be finite and above 0, or 0 for "
                     "one from the data's curvature",
                     rate));
   }

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/labels.h"
 #include "bilevel/data/line_reader.h"
@@ -17,12 +18,6 @@ namespace bilevel {
 namespace {
 
 constexpr int64_t largest_names = int64_t{1} << 32;  // bytes of a file of names
-
-void require_part(double part) {
-  if (!(part > 0) || !(part < 1)) {
-    throw std::invalid_argument(fmt::format("valid_part = {}: must be above 0 and below 1", part));
-  }
-}
 
 FeatureMatrix to_matrix(const Features& features) {
   if (!features.is_sparse()) return FeatureMatrix::from_dense(features.dense);
@@ -86,7 +81,7 @@ std::vector<std::string> read_names(const std::string& path, int64_t expected) {
 }  // namespace
 
 void RegularizerFileOptions::validate() const {
-  require_part(valid_part);
+  require_between_0_and_1("valid_part", valid_part);
   if (train.features.empty()) throw std::invalid_argument("a file of training examples is missing");
   for (const auto& [file, set] : {std::pair{&valid, "validation"}, std::pair{&test, "test"}}) {
     if (file->features.empty() && !file->labels.empty()) {
@@ -141,7 +136,7 @@ RegularizerSets divided(TableSets tables, double valid_part, uint64_t seed, cons
     return {to_matrix(set.features), set.labels};
   };
   if (tables.valid.size() == 0) {
-    require_part(valid_part);
+    require_between_0_and_1("valid_part", valid_part);
     split(tables.train.features, tables.train.labels, valid_part, seed, what, sets);
   } else {
     sets.train = whole(tables.train);
@@ -157,7 +152,7 @@ RegularizerSets read_regularizer_sets(const RegularizerFileOptions& options) {
 
 RegularizerSets read_newsgroup_sets(const std::string& path, const NewsgroupsOptions& options,
                                     double valid_part, uint64_t seed) {
-  require_part(valid_part);
+  require_between_0_and_1("valid_part", valid_part);
   Newsgroups posts = read_newsgroups(path, options);
   RegularizerSets sets;
   sets.classes = static_cast<int64_t>(posts.groups.size());

@@ -10,6 +10,7 @@
 
 #include "bilevel/core/enclosure.h"
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/stable_outer.h"
 
@@ -46,14 +47,12 @@ Tensor mean_square(const Tensor& residual) { return residual.dot(residual) / res
 void RidgeOptions::validate() const {
   for (const auto& [name, value] : {std::pair{"features", features}, std::pair{"samples", samples},
                                     std::pair{"valid_samples", valid_samples}}) {
-    if (value < 1) throw std::invalid_argument(fmt::format("{} = {}: must be at least 1", name, value));
+    require_at_least(name, value, 1);
   }
   if (!std::isfinite(initial_log)) {
     throw std::invalid_argument(fmt::format("initial_log = {}: must be finite", initial_log));
   }
-  if (!(noise >= 0) || !std::isfinite(noise)) {
-    throw std::invalid_argument(fmt::format("noise = {}: must be finite and at least 0", noise));
-  }
+  require_nonnegative("noise", noise);
 }
 
 Ridge::Ridge(const RidgeOptions& options) : options_(options) {

@@ -2,13 +2,11 @@
 
 #include "bilevel/problems/softmax_kernels.h"
 
-#include <fmt/format.h>
-
 #include <cstdint>
-#include <stdexcept>
 #include <utility>
 
 #define BILEVEL_VECTOR_BYTES 16
+#include "bilevel/core/require.h"
 #include "bilevel/problems/softmax_loops.h"
 
 namespace bilevel::softmax {
@@ -53,7 +51,7 @@ const char* name_of(Instructions instructions) {
 // Few lanes are wasted, and a row is one or two vector registers of the widest kind. 20 is 20 Newsgroups:
 // there a table of weights needs no copy.
 int64_t stride_for(int64_t classes) {
-  if (classes < 1) throw std::invalid_argument(fmt::format("classes = {}: must be at least 1", classes));
+  require_at_least("classes", classes, 1);
   for (const int64_t stride : {4, 8, 16, 20, 32}) {
     if (classes <= stride) return stride;
   }

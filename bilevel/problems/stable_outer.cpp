@@ -1,11 +1,10 @@
 #include "bilevel/problems/stable_outer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <stdexcept>
+
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -15,9 +14,7 @@ constexpr double largest_rate_curvature = 1.8;  // of 2, where gradient descent 
 }  // namespace
 
 double largest_stable_log(double rate, double curvature_of_data, double scale, double first) {
-  if (!(rate >= 0) || !std::isfinite(rate)) {
-    throw std::invalid_argument(fmt::format("stable_rate = {}: must be finite and at least 0", rate));
-  }
+  require_nonnegative("stable_rate", rate);
   if (rate == 0) return std::numeric_limits<double>::infinity();
   const double room = largest_rate_curvature / rate - curvature_of_data;
   return room > 0 ? std::max(first, std::log(room / scale)) : first;

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 
@@ -15,11 +16,9 @@ LabelledExamples LabelledExamples::to(const at::TensorOptions& options) const {
 }
 
 void GaussianClassesOptions::validate() const {
-  if (classes < 2) throw std::invalid_argument(fmt::format("classes = {}: must be at least 2", classes));
-  if (features < 1) throw std::invalid_argument(fmt::format("features = {}: must be at least 1", features));
-  if (!(separation >= 0) || !std::isfinite(separation)) {
-    throw std::invalid_argument(fmt::format("separation = {}: must be finite and at least 0", separation));
-  }
+  require_at_least("classes", classes, 2);
+  require_at_least("features", features, 1);
+  require_nonnegative("separation", separation);
 }
 
 LabelledExamples draw_gaussian_classes(const GaussianClassesOptions& options, int64_t count, uint64_t seed,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/labels.h"
 #include "bilevel/data/splits.h"
@@ -64,9 +65,7 @@ void split(const TaskExamples& all, double valid_part, uint64_t seed, const std:
 }  // namespace
 
 void TaskFileOptions::validate() const {
-  if (!(valid_part > 0) || !(valid_part < 1)) {
-    throw std::invalid_argument(fmt::format("valid_part = {}: must be above 0 and below 1", valid_part));
-  }
+  require_between_0_and_1("valid_part", valid_part);
   if (train.examples.features.empty()) {
     throw std::invalid_argument("a file of training examples is missing");
   }

@@ -80,7 +80,7 @@ class TaskLinearization : public Linearization {
 void TaskInteractionOptions::validate() const {
   if (!(rate >= 0) || !std::isfinite(rate)) {
     throw std::invalid_argument(fmt::format(
-        "inner rate = {}: must be positive and finite, or 0 for one from the data's curvature", rate));
+        "inner rate = {}: must be finite and above 0, or 0 for one from the data's curvature", rate));
   }
   if (!(first_regularizer >= least_regularizer) || !std::isfinite(first_regularizer)) {
     throw std::invalid_argument(fmt::format(
@@ -89,7 +89,7 @@ void TaskInteractionOptions::validate() const {
   }
   if (!(first_coupling > 0) || !std::isfinite(first_coupling)) {
     throw std::invalid_argument(
-        fmt::format("first_coupling = {}: must be positive and finite", first_coupling));
+        fmt::format("first_coupling = {}: must be finite and above 0", first_coupling));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel {
 namespace {
@@ -61,7 +62,7 @@ TaskExamples TaskExamples::to(const at::TensorOptions& options) const {
 }
 
 void TaskSets::validate() const {
-  if (classes < 2) throw std::invalid_argument(fmt::format("classes = {}: must be at least 2", classes));
+  require_at_least("classes", classes, 2);
   if (tasks < 2) {
     throw std::invalid_argument(
         fmt::format("tasks = {}: there must be at least 2, or there is nothing that could interact", tasks));
@@ -98,25 +99,18 @@ TaskSets pooled(const TaskSets& sets) {
 }
 
 void ClusteredTasksOptions::validate() const {
-  const auto at_least = [](const char* option, int64_t value, int64_t least) {
-    if (value < least) {
-      throw std::invalid_argument(fmt::format("{} = {}: must be at least {}", option, value, least));
-    }
-  };
-  at_least("tasks", tasks, 2);
-  at_least("clusters", clusters, 1);
-  at_least("features", features, 1);
-  at_least("train examples", train, 1);
-  at_least("valid examples", valid, 1);
-  at_least("test examples", test, 1);
+  require_at_least("tasks", tasks, 2);
+  require_at_least("clusters", clusters, 1);
+  require_at_least("features", features, 1);
+  require_at_least("train examples", train, 1);
+  require_at_least("valid examples", valid, 1);
+  require_at_least("test examples", test, 1);
   if (clusters > tasks) {
     throw std::invalid_argument(
         fmt::format("clusters = {}: must be at most the number of tasks, {}", clusters, tasks));
   }
   for (const auto& [option, value] : {std::pair{"spread", spread}, std::pair{"noise", noise}}) {
-    if (!(value >= 0) || !std::isfinite(value)) {
-      throw std::invalid_argument(fmt::format("{} = {}: must be finite and at least 0", option, value));
-    }
+    require_nonnegative(option, value);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/problems/batch_rows.h"
 #include "bilevel/problems/label_noise.h"
 #include "bilevel/problems/linear_scores.h"
@@ -77,10 +78,7 @@ WeightedSoftmax::WeightedSoftmax(LabelledRows train, LabelledRows valid, int64_t
       regularization_(regularization),
       replaced_(std::move(replaced)),
       wrong_(std::move(wrong)) {
-  if (!(regularization >= 0) || !std::isfinite(regularization)) {
-    throw std::invalid_argument(
-        fmt::format("regularization = {}: must be finite and at least 0", regularization));
-  }
+  require_nonnegative("regularization", regularization);
   validate_sets(train_, valid_, classes);
 }
 

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/fields/renamed.h"
 #include "bilevel/run/json_value.h"
 #include "bilevel/run/machine.h"
 
@@ -37,8 +38,8 @@ Json current_config(Json config) {
     if (!config.is_object() || !config.contains(part) || !config[part].is_object()) continue;
     Json now = Json::object();
     for (const auto& [name, value] : config[part].items()) {
-      const std::string field = field_name(name);
-      if (field == name) {
+      const std::string stored = field_name(name), field = current_field(stored);
+      if (stored == name) {
         now[field] = value;
       } else if (value.is_array() && value.size() != 1) {
         now[field] = Json::array();

@@ -25,7 +25,7 @@ struct StepProgress {
   int64_t step = 0, total = 0;                             // 0 = not known
   int64_t before = 0;                                      // steps that an earlier process made
   double loss = std::numeric_limits<double>::quiet_NaN();  // NaN = not known
-  double hypergradient = std::numeric_limits<double>::quiet_NaN();
+  double direction_norm = std::numeric_limits<double>::quiet_NaN();
   std::string more = {};
 };
 

@@ -76,7 +76,7 @@ TEST(AlgorithmCounts, darts) {
   EXPECT_EQ(cost_of("darts-first-order", 1), (Cost{1, 1, 0, 0}));
   EXPECT_EQ(cost_of("darts", 1, [](AlgorithmSettings& s) { s.inner.clip_norm = 1; }), (Cost{3, 1, 0, 1}));
   EXPECT_EQ(
-      cost_of("darts", 1, [](AlgorithmSettings& s) { s.hypergradient.curvature.difference_mixed = true; }),
+      cost_of("darts", 1, [](AlgorithmSettings& s) { s.hypergradient.curvature.difference_cross = true; }),
       (Cost{4, 1, 0, 0}));
 }
 

@@ -63,7 +63,7 @@ TEST(Darts, the_direction_is_truncated_with_one_kept_step_over_the_same_batch) {
       SampledRun run(darts);
       for (int k = 0; k < 2; ++k) {
         const IterationSummary summary = run.step();
-        InnerRun one;
+        InnerLoop one;
         one.options = options.inner;
         one.options.steps = 1;
         one.keep = {0};
@@ -85,10 +85,10 @@ TEST(Darts, the_direction_is_truncated_with_one_kept_step_over_the_same_batch) {
 }
 
 // The quadratic's gradients are linear in w, so that a difference has no error but rounding.
-TEST(Darts, the_mixed_product_may_be_a_central_difference) {
+TEST(Darts, the_cross_product_may_be_a_central_difference) {
   DartsOptions options = small();
   const Darts exact(options);
-  options.curvature.difference_mixed = true;
+  options.curvature.difference_cross = true;
   const Darts differences(options);
   SampledRun one(exact), other(differences);
   for (int k = 0; k < 3; ++k) {

@@ -67,7 +67,7 @@ void change(Option option, Job& job) {
       {Option::linear_schedule, [&] { s.linear_schedule = falling; }},
       {Option::damping, [&] { s.hypergradient.curvature.damping = 0.5; }},
       {Option::curvature, [&] { s.hypergradient.curvature.kind = "gauss-newton"; }},
-      {Option::difference_mixed, [&] { s.hypergradient.curvature.difference_mixed = true; }},
+      {Option::difference_cross, [&] { s.hypergradient.curvature.difference_cross = true; }},
       {Option::error_bound, [&] { s.with_bound = true; }},
       {Option::growth, [&] { s.growth = 1; }},
       {Option::strong_convexity, [&] { s.strong_convexity = 1; }},
@@ -190,7 +190,7 @@ std::vector<Row> all_rows() {
   const std::set<Option> all(algorithm_options().begin(), algorithm_options().end());
   const std::set<Option> of_estimators{Option::method,          Option::terms,   Option::truncate,
                                        Option::linear_rate,     Option::damping, Option::curvature,
-                                       Option::difference_mixed};
+                                       Option::difference_cross};
   std::vector<Row> rows;
   for (const AlgorithmRow& row : algorithm_rows()) {
     rows.push_back({row.name, {row.name, plain_settings(), {.inner_batch = 8, .outer_batch = 8}}, all});

@@ -101,7 +101,7 @@ TEST(Solve, budgets_stop_it) {
   EXPECT_LT(known.gradient_norm(summary.state.x), 1e-5);
 }
 
-TEST(Solve, a_callback_stops_it) {
+TEST(Solve, a_hook_stops_it) {
   const Known known = known_quadratic();
   const auto algorithm = make_algorithm("aid-cg", settings_for(known));
   int64_t last = -1;
@@ -117,7 +117,7 @@ TEST(Solve, a_callback_stops_it) {
   EXPECT_EQ(last, 30);
 }
 
-TEST(Solve, what_a_callback_stopped_stays_stopped) {
+TEST(Solve, what_a_hook_stopped_stays_stopped) {
   const Known known = known_quadratic();
   const auto algorithm = make_algorithm("aid-cg", settings_for(known));
   const SolveOptions options{.iterations = 100, .records = 10};

@@ -218,7 +218,7 @@ TEST(Diagnose, NeededTermsAreTheLeastOnes) {
     for (const std::string method : {"cg", "neumann", "fixed-point"}) {
       const MethodDiagnosis& m = row(d, method);
       ASSERT_TRUE(m.terms && m.reaches) << method;
-      InnerRun run;
+      InnerLoop run;
       run.options = d.recommendation.inner;
       run.options.steps = m.inner_steps;
       Trajectory inner = run_inner(oracle, x, start, run);
@@ -273,7 +273,7 @@ TEST_P(ConvexProblems, RecommendationMeetsTheAccuracy) {
   EXPECT_EQ(r.basis, Basis::measured);
   EstimatorSettings settings;
   settings.terms = settings.truncate = r.terms;
-  settings.series_rate = r.series_rate;
+  settings.linear_rate = r.linear_rate;
   settings.curvature = r.curvature;
   Oracle oracle(*named.problem);
   const Tensor x = named.problem->initial_outer(0), start = named.problem->initial_inner(0);
@@ -353,7 +353,7 @@ TEST(Diagnose, NegativeCurvatureIsRecognised) {
   ASSERT_TRUE(d.negative_curvature);
   const Tensor x = named.problem->initial_outer(0);
   Oracle oracle(*named.problem);
-  InnerRun run;
+  InnerLoop run;
   run.options = d.recommendation.inner;
   const Tensor w = run_inner(oracle, x, named.problem->initial_inner(0), run).final.w;
   const Tensor values = std::get<0>(at::linalg_eigh(dense_at(*named.problem, w, x).hessian));
@@ -395,9 +395,9 @@ TEST(Diagnose, ALearnedStartIsNotImplicit) {
 
 TEST(Diagnose, OptionsThatCannotBe) {
   const auto said = [](DiagnoseOptions options) { return message([&] { options.validate(); }); };
-  EXPECT_THAT(said({.accuracy = 0}), AllOf(HasSubstr("--accuracy 0"), HasSubstr("above 0 and below 1")));
-  EXPECT_THAT(said({.accuracy = 1}), HasSubstr("--accuracy 1"));
-  EXPECT_THAT(said({.calls_per_method = 0}), HasSubstr("--calls 0"));
+  EXPECT_THAT(said({.accuracy = 0}), AllOf(HasSubstr("accuracy = 0"), HasSubstr("above 0 and below 1")));
+  EXPECT_THAT(said({.accuracy = 1}), HasSubstr("accuracy = 1"));
+  EXPECT_THAT(said({.calls_per_method = 0}), HasSubstr("calls = 0"));
 }
 
 }  // namespace

@@ -94,8 +94,8 @@ class Follower : public Algorithm {
   }
 };
 
-const MethodRow& row(const CheckReport& report, std::string_view name) {
-  return *std::find_if(report.methods.begin(), report.methods.end(),
+const MethodRow& row(const CheckResult& found, std::string_view name) {
+  return *std::find_if(found.methods.begin(), found.methods.end(),
                        [&](const MethodRow& m) { return m.name == name; });
 }
 
@@ -108,24 +108,24 @@ CheckOptions two_hundred_steps() {
 TEST(OwnEstimator, has_a_row_of_check_beside_the_built_in_ones) {
   CheckOptions options = two_hundred_steps();
   options.own = {std::make_shared<KnownInverse>(), std::make_shared<HalfReverse>()};
-  const CheckReport report = check_problem(Bowl(), options);
-  EXPECT_EQ(report.problem, "own problem");
-  ASSERT_EQ(report.methods.size(), estimator_rows().size() + 2);
+  const CheckResult found = check_problem(Bowl(), options);
+  EXPECT_EQ(found.problem, "own problem");
+  ASSERT_EQ(found.methods.size(), estimator_rows().size() + 2);
 
-  const MethodRow& inverse = row(report, "known-inverse");
+  const MethodRow& inverse = row(found, "known-inverse");
   EXPECT_TRUE(inverse.own && inverse.implicit && inverse.trusted);
   EXPECT_LT(inverse.error_implicit, 1e-9);
   EXPECT_EQ(inverse.hypergradient.counts.hessian, 0);
   EXPECT_EQ(inverse.hypergradient.counts.cross, 1);
   EXPECT_EQ(inverse.why, "agrees with the implicit hypergradient");
-  EXPECT_THAT(report.verdict[0], HasSubstr("known-inverse"));
-  EXPECT_EQ(report.verdict[1], "The cheapest of them is known-inverse: 0 Hessian and 1 cross products.");
+  EXPECT_THAT(found.verdict[0], HasSubstr("known-inverse"));
+  EXPECT_EQ(found.verdict[1], "The cheapest of them is known-inverse: 0 Hessian and 1 cross products.");
 
-  const MethodRow& half = row(report, "half-reverse");
+  const MethodRow& half = row(found, "half-reverse");
   EXPECT_FALSE(half.implicit || half.trusted);
   EXPECT_NEAR(half.error_unrolled, 0.5, 1e-9);
   EXPECT_EQ(half.why, "off by 0.5 from the derivative of the T = 200 steps taken");
-  EXPECT_FALSE(row(report, "cg").own);
+  EXPECT_FALSE(row(found, "cg").own);
 }
 
 TEST(OwnEstimator, that_is_wrong_is_told_by_how_much) {

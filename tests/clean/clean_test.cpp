@@ -51,29 +51,29 @@ CleanOptions options_for(const CleaningModel& model) {
 TEST(Clean, FindsTheWrongLabelsAndGainsByIt) {
   const CleaningSets sets = clouds(0.4);
   const CleaningModel model = make_linear_cleaning(sets, 0.001, doubles());
-  const CleanReport report = clean(sets, model, options_for(model));
-  ASSERT_TRUE(report.wrong && report.replaced);
-  EXPECT_GT(report.wrong->f1(), 0.85);
-  EXPECT_EQ(report.wrong->bad, sets.wrong.sum().item<int64_t>());
-  EXPECT_LT(report.cleaned.valid_loss, report.baseline.valid_loss);
-  EXPECT_LT(report.inner_gradient_norm, 0.1 * report.first_gradient_norm);
-  EXPECT_TRUE(report.warnings.empty()) << report.warnings.front();
+  const CleanResult found = clean(sets, model, options_for(model));
+  ASSERT_TRUE(found.wrong && found.replaced);
+  EXPECT_GT(found.wrong->f1(), 0.85);
+  EXPECT_EQ(found.wrong->bad, sets.wrong.sum().item<int64_t>());
+  EXPECT_LT(found.cleaned.valid_loss, found.baseline.valid_loss);
+  EXPECT_LT(found.inner_gradient_norm, 0.1 * found.first_gradient_norm);
+  EXPECT_TRUE(found.warnings.empty()) << found.warnings.front();
 
   // The list is what is below the threshold, lowest first.
-  const Tensor flagged = report.x.lt(-3);
-  ASSERT_EQ(static_cast<int64_t>(report.suspects.size()), flagged.sum().item<int64_t>());
+  const Tensor flagged = found.x.lt(-3);
+  ASSERT_EQ(static_cast<int64_t>(found.suspects.size()), flagged.sum().item<int64_t>());
   double last = -INFINITY;
-  for (const int64_t i : report.suspects) {
-    EXPECT_GE(report.x[i].item<double>(), last);
-    last = report.x[i].item<double>();
+  for (const int64_t i : found.suspects) {
+    EXPECT_GE(found.x[i].item<double>(), last);
+    last = found.x[i].item<double>();
   }
   EXPECT_LT(last, -3);
-  EXPECT_TRUE(report.weights.allclose(report.x.sigmoid()));
+  EXPECT_TRUE(found.weights.allclose(found.x.sigmoid()));
   // The suggested label is the final model's, and the final model solves its problem.
-  const Tensor scores = sets.train.features.dense.mm(report.cleaned.w.view({3, 7}).t());
-  EXPECT_TRUE(report.suggested.equal(scores.argmax(1)));
-  EXPECT_EQ(report.counts.hessian, 100 * 4);
-  EXPECT_EQ(report.counts.cross, 100 * 5);
+  const Tensor scores = sets.train.features.dense.mm(found.cleaned.w.view({3, 7}).t());
+  EXPECT_TRUE(found.suggested.equal(scores.argmax(1)));
+  EXPECT_EQ(found.counts.hessian, 100 * 4);
+  EXPECT_EQ(found.counts.cross, 100 * 5);
 }
 
 TEST(Clean, TheFinalModelAndTheBaselineSolveTheirProblems) {
@@ -83,17 +83,17 @@ TEST(Clean, TheFinalModelAndTheBaselineSolveTheirProblems) {
   options.solve.iterations = 5;
   options.final_steps = 20000;
   options.final_tolerance = 1e-9;
-  const CleanReport report = clean(sets, model, options);
+  const CleanResult found = clean(sets, model, options);
   // The baseline is plain training on the labels as given: weights of one.
-  const Tensor w = report.baseline.w.view({3, 7});
+  const Tensor w = found.baseline.w.view({3, 7});
   const Tensor errors =
       at::softmax(sets.train.features.dense.mm(w.t()), 1) - at::one_hot(sets.train.labels, 3);
   const Tensor gradient = errors.t().mm(sets.train.features.dense) / 150 + 0.02 * w;
   EXPECT_LT(gradient.norm().item<double>(), 1e-8);
-  EXPECT_NEAR(report.baseline.test_accuracy,
+  EXPECT_NEAR(found.baseline.test_accuracy,
               accuracy_percent(sets.test.features.dense.mm(w.t()), sets.test.labels), 1e-12);
   Oracle oracle(*model.problem);
-  EXPECT_LT(oracle.inner_gradient(report.cleaned.w, report.x, {}).norm().item<double>(), 1e-8);
+  EXPECT_LT(oracle.inner_gradient(found.cleaned.w, found.x, {}).norm().item<double>(), 1e-8);
 }
 
 TEST(Clean, EveryKindOfAlgorithmAndBothClosedFormsAgreeOnTheSuspects) {
@@ -108,7 +108,7 @@ TEST(Clean, EveryKindOfAlgorithmAndBothClosedFormsAgreeOnTheSuspects) {
   }
   CleanOptions options = options_for(model);
   options.solve.iterations = 3;
-  const CleanReport closed = clean(sets, model, options);
+  const CleanResult closed = clean(sets, model, options);
   model.problem = std::make_unique<HyperCleaning>(sets.data(), 0.001, doubles());
   EXPECT_LT((clean(sets, model, options).x - closed.x).norm().item<double>(), 1e-9);
 }
@@ -122,15 +122,15 @@ TEST(Clean, ABaselineThatIsBetterIsReturned) {
   options.solve.iterations = 2;
   options.settings.outer.rate = 1e-9;
   options.threshold = 1;  // which would flag everything
-  const CleanReport report = clean(sets, model, options);
-  ASSERT_TRUE(report.finished);
-  EXPECT_TRUE(report.kept_baseline);
-  EXPECT_GT(report.learned_valid_loss, report.baseline.valid_loss);
-  EXPECT_EQ(report.cleaned.valid_loss, report.baseline.valid_loss);
-  EXPECT_TRUE(report.cleaned.w.equal(report.baseline.w));
-  EXPECT_GT(report.weights.min().item<double>(), 1 - 1e-12);
-  EXPECT_TRUE(report.suspects.empty());
-  EXPECT_THAT(report.warnings, Contains(HasSubstr("do not beat all labels alike")));
+  const CleanResult found = clean(sets, model, options);
+  ASSERT_TRUE(found.finished);
+  EXPECT_TRUE(found.kept_baseline);
+  EXPECT_GT(found.learned_valid_loss, found.baseline.valid_loss);
+  EXPECT_EQ(found.cleaned.valid_loss, found.baseline.valid_loss);
+  EXPECT_TRUE(found.cleaned.w.equal(found.baseline.w));
+  EXPECT_GT(found.weights.min().item<double>(), 1 - 1e-12);
+  EXPECT_TRUE(found.suspects.empty());
+  EXPECT_THAT(found.warnings, Contains(HasSubstr("do not beat all labels alike")));
 }
 
 // A rate that overshoots after a good start: the weights of the good start are returned.
@@ -141,12 +141,12 @@ TEST(Clean, TheBestWeightsAlongTheRunAreReturned) {
   options.settings.outer.rate = 1;
   options.solve.iterations = 30;
   options.solve.records = 30;
-  const CleanReport report = clean(sets, model, options);
-  ASSERT_TRUE(report.finished) << report.solve.message;
-  EXPECT_LT(report.best_iteration, 30);
-  EXPECT_FALSE(report.weights.equal(report.solve.state.x.sigmoid()));  // those of the last iteration
-  EXPECT_LT(report.cleaned.valid_loss, report.baseline.valid_loss);
-  EXPECT_FALSE(report.kept_baseline);
+  const CleanResult found = clean(sets, model, options);
+  ASSERT_TRUE(found.finished) << found.solve.message;
+  EXPECT_LT(found.best_iteration, 30);
+  EXPECT_FALSE(found.weights.equal(found.solve.state.x.sigmoid()));  // those of the last iteration
+  EXPECT_LT(found.cleaned.valid_loss, found.baseline.valid_loss);
+  EXPECT_FALSE(found.kept_baseline);
 }
 
 TEST(Clean, CurvatureAtTheStartIsTheHessiansLargestEigenvalue) {
@@ -164,15 +164,15 @@ TEST(Clean, WarnsWhereTheAnswerCannotBeTrusted) {
   CleanOptions options = options_for(model);
   options.solve.iterations = 3;
   options.settings.inner.steps = 1;
-  CleanReport report = clean(sets, model, options);
-  EXPECT_THAT(report.warnings, Contains(HasSubstr("far from solved")));
-  EXPECT_THAT(report.warnings, Contains(HasSubstr("no example is below the threshold of -3")));
+  CleanResult found = clean(sets, model, options);
+  EXPECT_THAT(found.warnings, Contains(HasSubstr("far from solved")));
+  EXPECT_THAT(found.warnings, Contains(HasSubstr("no example is below the threshold of -3")));
   options.threshold = 5;
   options.most_suspects = 4;
-  report = clean(sets, model, options);
-  EXPECT_THAT(report.warnings, Contains(HasSubstr("more than half")));
-  EXPECT_EQ(report.suspects.size(), 4U);
-  EXPECT_EQ(report.flagged, 150);
+  found = clean(sets, model, options);
+  EXPECT_THAT(found.warnings, Contains(HasSubstr("more than half")));
+  EXPECT_EQ(found.suspects.size(), 4U);
+  EXPECT_EQ(found.flagged, 150);
 }
 
 TEST(Clean, RefusesWhatMakesNoSense) {
@@ -189,7 +189,7 @@ TEST(Clean, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refusal([](CleanOptions& o) { o.algorithm = "magic"; }), HasSubstr("magic"));
   CleanOptions options = options_for(model);
   options.settings.inner.rate = 1e200;
-  const CleanReport failed = clean(sets, model, options);
+  const CleanResult failed = clean(sets, model, options);
   EXPECT_FALSE(failed.finished);
   EXPECT_TRUE(ended_badly(failed.solve.reason));
   EXPECT_THAT(failed.solve.message, HasSubstr("1e+200"));

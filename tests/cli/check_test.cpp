@@ -150,7 +150,7 @@ TEST(Check, AVacuousBoundIsCalledSo) {
 
 // The theory of a series is that of its own rate, not of the inner steps'.
 TEST(Check, ASeriesAtOneOverTheLargestCurvatureFallsAsTheTheorySays) {
-  const json report = check("--problem ridge --methods neumann --series-rate auto --sweep K=0..40");
+  const json report = check("--problem ridge --methods neumann --linear-rate auto --sweep K=0..40");
   const double largest = report.at("spectrum").at("largest"), smallest = report.at("spectrum").at("smallest");
   EXPECT_NEAR(report.at("series").at("rate").get<double>(), 1 / largest, 1e-9);
   const json& sweep = report.at("sweep");
@@ -162,9 +162,9 @@ TEST(Check, ASeriesAtOneOverTheLargestCurvatureFallsAsTheTheorySays) {
     const double ratio = sweep[k].at("theory").get<double>() / sweep[k - 1].at("theory").get<double>();
     EXPECT_NEAR(ratio, 1 - smallest / largest, 1e-9) << k;
   }
-  const Output wrong = run_program("check --problem ridge --series-rate fast");
+  const Output wrong = run_program("check --problem ridge --linear-rate fast");
   EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("--series-rate fast: must be auto or a number of at least 0"));
+  EXPECT_THAT(wrong.err, HasSubstr("--linear-rate fast: must be auto or a number of at least 0"));
 }
 
 const char* const small_supernet =

@@ -25,6 +25,21 @@ void expect_refused(const std::string& arguments, const std::string& words) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run")) << arguments;
 }
 
+TEST(RenamedOptions, AreRefusedWithTheirNewName) {
+  for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
+           {"search --mixed exact", "--mixed exact; it is now called --cross\n"},
+           {"search --series-rate=auto", "--series-rate=auto; it is now called --linear-rate\n"},
+           {"solve --problem ridge --difference-mixed",
+            "--difference-mixed; it is now called --difference-cross\n"}}) {
+    expect_refused(arguments, words);
+  }
+  const TemporaryFolder folder;
+  write_text(folder / "options.json", R"({"series_rate": "auto"})");
+  const Output output = run_program("check --problem ridge --config " + folder / "options.json");
+  EXPECT_EQ(output.exit_code, 2);
+  EXPECT_THAT(output.err, HasSubstr("option --series-rate is unknown; it is now called --linear-rate"));
+}
+
 TEST(IgnoredOptions, AreRefusedByEveryCommandThatRunsAnAlgorithm) {
   for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
            {"solve --problem ridge --algorithm itd --damping 0.5", "--damping 0.5 changes nothing for itd"},

@@ -17,10 +17,10 @@ std::string shown(const std::string& command, const std::string& message) {
 
 TEST(OptionNames, aFieldIsShownAsTheOptionThatWasTyped) {
   EXPECT_EQ(shown("search", "train_size = 7: must be at most 5"), "--train-size 7: must be at most 5");
-  EXPECT_EQ(shown("solve", "solve: direction_tolerance = -1 must be finite and at least 0"),
+  EXPECT_EQ(shown("solve", "solve: direction_tolerance = -1: must be finite and at least 0"),
             "--tolerance -1: must be finite and at least 0");
-  EXPECT_EQ(shown("solve", "outer: rate = 0 must be a finite number above 0"),
-            "--outer-rate 0: must be a finite number above 0");
+  EXPECT_EQ(shown("solve", "outer: rate = 0: must be finite and above 0"),
+            "--outer-rate 0: must be finite and above 0");
   EXPECT_EQ(shown("solve", "inner clip_norm = -1: must be finite"), "--inner-clip -1: must be finite");
   EXPECT_EQ(shown("count", "--channels = 7: must be even"), "--channels 7: must be even");
   EXPECT_EQ(shown("train", "test_labels is missing: test_images and test_labels go together"),

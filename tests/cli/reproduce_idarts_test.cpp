@@ -90,7 +90,7 @@ TEST_F(ReproduceIdartsSearch, Table1LooksUpWhatTheSearchesFound) {
     EXPECT_NEAR(run["reached"]["cifar10_valid"], accuracy, 1e-9);
     EXPECT_NEAR(std::stod(ours.at(run["setting"])), accuracy + 3, 0.005 + 1e-9);
   }
-  // Eight steps of alpha: T = 4 weight steps and K = 2 Hessian products each, on differences for the mixed
+  // Eight steps of alpha: T = 4 weight steps and K = 2 Hessian products each, on differences for the cross
   // product.
   EXPECT_EQ(runs.at("iDARTS")["counts"]["hessian"], 16);
   EXPECT_EQ(runs.at("DARTS")["counts"]["hessian"], 0);

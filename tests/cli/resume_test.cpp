@@ -92,7 +92,7 @@ TEST_F(ResumeTest, TheConfigurationShowsWhatASearchAndACleaningUse) {
   EXPECT_EQ(number_in(search, "--inner-rate"), used.inner.rate);
   EXPECT_EQ(number_in(search, "--alpha-rate"), used.outer.rate);
   EXPECT_EQ(number_in(search, "--alpha-decay"), used.outer.preparation.weight_decay);
-  EXPECT_EQ(search.at("mixed"), "difference");
+  EXPECT_EQ(search.at("cross"), "difference");
 
   const std::string own = " --train " + folder_ / "images" + " --train-labels " + folder_ / "labels" +
                           " --valid " + folder_ / "images" + " --valid-labels " + folder_ / "labels";

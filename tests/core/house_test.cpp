@@ -176,6 +176,43 @@ TEST(House, the_header_of_all_has_every_estimator_and_algorithm) {
   EXPECT_GT(found, 30);
 }
 
+std::string without_strings(const std::string& text) {
+  static const std::regex literal(R"re("([^"\\\n]|\\.)*")re");
+  return std::regex_replace(text, literal, "\"\"");
+}
+
+// One word for one thing (the table in CONTRIBUTING.md). Keys of stored files keep their names: they stand in
+// quotes.
+TEST(House, old_words_do_not_come_back) {
+  static const std::regex old_word(
+      R"(\b(difference_mixed|mixed_product|mixed_derivative|\w*series_rate\w*|SeriesRate|\w*Callbacks|bound_error)"
+      R"(|(Check|Clean|Interact|Learn|Search|Tune|Solve|Compare)Report|InnerRun|regulariser\w*|Regulariser\w*)"
+      R"(|require_(rate|count|inner|outer|that|not_negative|fraction))\b)");
+  EXPECT_TRUE(std::regex_search(without_strings("double series_rate = 0;"), old_word));
+  EXPECT_FALSE(std::regex_search(without_strings("json.at(\"series_rate\")"), old_word));
+  for (const char* top : {"bilevel", "cli", "reproduce", "examples"}) {
+    for (const Source& source : sources_of(top)) {
+      std::istringstream lines(without_strings(source.text));
+      int64_t number = 0;
+      for (std::string line; std::getline(lines, line);) {
+        ++number;
+        std::smatch found;
+        EXPECT_FALSE(std::regex_search(line, found, old_word))
+            << top << '/' << source.name << ':' << number << ": " << found.str()
+            << " is an old word; see Words in CONTRIBUTING.md";
+      }
+    }
+  }
+}
+
+// What an option must be is said in one way: "rate = 0: must be ...", by core/require.h or as it says it.
+TEST(House, refused_values_are_named_in_one_way) {
+  static const std::regex other_way(R"(= \{[^}]*\} must be)");
+  for (const Source& source : sources()) {
+    EXPECT_FALSE(std::regex_search(source.text, other_way)) << source.name << ": put a colon before 'must be'";
+  }
+}
+
 // The parser of a command line is the commands' affair.
 TEST(House, the_papers_items_know_no_command_line) {
   const auto files = sources_of("reproduce");

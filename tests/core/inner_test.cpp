@@ -282,13 +282,13 @@ TEST(InnerOptions, names_what_is_wrong) {
   expect([](InnerOptions& o) { o.steps = -1; }, "inner_steps = -1", "at least 0");
   expect([](InnerOptions& o) { o.steps = INT64_MAX; }, "inner_steps = 9.2", "at most 1e9");
   for (const double bad : {0.0, -1.0, nan, infinity}) {
-    expect([&](InnerOptions& o) { o.rate = bad; }, "inner_rate", "positive and finite");
-    expect([&](InnerOptions& o) { o.epsilon = bad; }, "inner epsilon", "positive and finite");
+    expect([&](InnerOptions& o) { o.rate = bad; }, "inner_rate", "finite and above 0");
+    expect([&](InnerOptions& o) { o.epsilon = bad; }, "inner epsilon", "finite and above 0");
   }
   for (const double bad : {1.0, -0.1, nan}) {
-    expect([&](InnerOptions& o) { o.momentum = bad; }, "inner momentum", "in [0, 1)");
-    expect([&](InnerOptions& o) { o.beta1 = bad; }, "inner beta1", "in [0, 1)");
-    expect([&](InnerOptions& o) { o.beta2 = bad; }, "inner beta2", "in [0, 1)");
+    expect([&](InnerOptions& o) { o.momentum = bad; }, "inner momentum", "at least 0 and below 1");
+    expect([&](InnerOptions& o) { o.beta1 = bad; }, "inner beta1", "at least 0 and below 1");
+    expect([&](InnerOptions& o) { o.beta2 = bad; }, "inner beta2", "at least 0 and below 1");
   }
   expect([](InnerOptions& o) { o.schedule.kind = ScheduleKind::cosine; }, "total_steps", "at least 1");
   for (const std::string& name : inner_optimizer_names()) {

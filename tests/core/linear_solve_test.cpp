@@ -146,20 +146,20 @@ TEST(LinearSolve, MisuseNamesTheOptionItsValueAndTheBound) {
       [&] {
         minres(plain, b, KrylovSolveOptions{-3, 0, 0, {}});
       },
-      "max_iterations = -3 must be at least 0");
+      "max_iterations = -3: must be at least 0");
   expect(
       [&] {
         minres(plain, b, KrylovSolveOptions{3, infinity, 0, {}});
       },
-      "relative_tolerance = inf must be finite");
+      "relative_tolerance = inf: must be finite");
   KrylovSolveOptions wrong;
   wrong.warm_start = at::zeros({5}, at::kDouble);
   expect([&] { minres(plain, b, wrong); }, "warm_start is [5]");
   wrong = {};
   wrong.damping = not_a_number;
   expect([&] { minres(plain, b, wrong); }, "damping = nan");
-  expect([&] { neumann_series(identity, b, {-1, 0.1}); }, "terms = -1 must be at least 0");
-  expect([&] { neumann_series(identity, b, {1, 0.0}); }, "rate = 0 must be finite and above 0");
+  expect([&] { neumann_series(identity, b, {-1, 0.1}); }, "terms = -1: must be at least 0");
+  expect([&] { neumann_series(identity, b, {1, 0.0}); }, "rate = 0: must be finite and above 0");
   expect([&] { neumann_series(identity, b, {1, not_a_number}); }, "rate = nan");
   expect([&] { neumann_series(identity, b.view({2, 2}), {1, 0.1}); }, "shape [2, 2]");
   expect([&] { fixed_point(identity, b, FixedPointOptions{-1, 0.1, 0, {}}); }, "steps = -1");

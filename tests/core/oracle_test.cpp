@@ -304,7 +304,7 @@ TEST(Oracle, refuses_rates_that_are_not_positive_numbers_or_too_many) {
   for (const double bad :
        {0.0, -0.1, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     EXPECT_THAT([&] { Oracle(WithRate(mlp, vec({bad}))).inner_rate(x); },
-                ThrowsMessage<std::invalid_argument>(HasSubstr("a rate must be positive")));
+                ThrowsMessage<std::invalid_argument>(HasSubstr("a rate must be finite and above 0")));
   }
 }
 

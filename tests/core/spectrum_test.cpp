@@ -298,17 +298,17 @@ TEST(Spectrum, MisuseNamesTheOptionItsValueAndTheBound) {
   };
   SpectrumOptions options;
   options.max_products = 0;
-  expect(options, "max_products = 0 must be at least 1");
+  expect(options, "max_products = 0: must be at least 1");
   options = {};
   options.dense_below = -1;
-  expect(options, "dense_below = -1 must be at least 0");
+  expect(options, "dense_below = -1: must be at least 0");
   options = {};
   options.relative_tolerance = -1e-3;
-  expect(options, "relative_tolerance = -0.001 must be in [0, 1)");
+  expect(options, "relative_tolerance = -0.001: must be at least 0 and below 1");
   options.relative_tolerance = not_a_number;
   expect(options, "relative_tolerance = nan");
   EXPECT_THAT([&] { extreme_eigenvalues(identity, 0, at::kDouble); },
-              ThrowsMessage<std::invalid_argument>(HasSubstr("size = 0 must be at least 1")));
+              ThrowsMessage<std::invalid_argument>(HasSubstr("size = 0: must be at least 1")));
   EXPECT_THAT([&] { extreme_eigenvalues(identity, 3, at::kInt); },
               ThrowsMessage<std::invalid_argument>(HasSubstr("Int must be Float or Double")));
 }

@@ -24,8 +24,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-InnerRun run_of(const std::string& optimizer, int64_t steps, double rate = 0.1) {
-  InnerRun run;
+InnerLoop run_of(const std::string& optimizer, int64_t steps, double rate = 0.1) {
+  InnerLoop run;
   run.options.optimizer = optimizer;
   run.options.steps = steps;
   run.options.rate = rate;
@@ -54,8 +54,8 @@ class EveryTrajectory : public ::testing::TestWithParam<std::string> {
   const Tensor start = problem.initial_inner(0);
   Oracle oracle{problem};
 
-  InnerRun run(int64_t steps) const {
-    InnerRun result = run_of(GetParam(), steps);
+  InnerLoop run(int64_t steps) const {
+    InnerLoop result = run_of(GetParam(), steps);
     result.options.schedule = {ScheduleKind::cosine, 20, 0.1};
     result.batches = minibatches(problem.inner_samples());
     return result;
@@ -63,7 +63,7 @@ class EveryTrajectory : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(EveryTrajectory, is_the_steps_of_the_optimiser_on_its_batches) {
-  InnerRun asked = run(9);
+  InnerLoop asked = run(9);
   asked.keep = {7, 0, 3, 3};  // in any order, twice if need be
   const Trajectory inner = run_inner(oracle, x, start, asked);
   const auto optimizer = make_inner_optimizer(asked.options);
@@ -86,7 +86,7 @@ TEST_P(EveryTrajectory, is_the_steps_of_the_optimiser_on_its_batches) {
 }
 
 TEST_P(EveryTrajectory, every_step_can_be_replayed_bit_for_bit) {
-  InnerRun asked = run(9);
+  InnerLoop asked = run(9);
   for (int64_t t = 0; t < 9; ++t) asked.keep.push_back(t);
   const Trajectory inner = run_inner(oracle, x, start, asked);
   for (int64_t t = 0; t < 9; ++t) {
@@ -99,7 +99,7 @@ TEST_P(EveryTrajectory, every_step_can_be_replayed_bit_for_bit) {
 
 // Momenta, bias correction and schedule go on where they stopped.
 TEST_P(EveryTrajectory, continued_is_one_longer_run_bit_for_bit) {
-  InnerRun whole = run(11), first = run(4), second = run(7);
+  InnerLoop whole = run(11), first = run(4), second = run(7);
   const InnerBatches batches = whole.batches;
   second.batches = [&](int64_t step) { return batches(step + 4); };
   second.keep = {0, 2};
@@ -131,7 +131,7 @@ TEST(Trajectory, no_steps_are_legal) {
 TEST(Trajectory, the_gradient_is_measured_only_if_asked) {
   const Ridge ridge;
   Oracle oracle(ridge);
-  InnerRun run = run_of("gd", 5);
+  InnerLoop run = run_of("gd", 5);
   run.measure_gradient = false;
   const Trajectory inner = run_inner(oracle, ridge.initial_outer(0), ridge.initial_inner(0), run);
   EXPECT_EQ(inner.gradient_norm, -1);
@@ -142,7 +142,7 @@ TEST(Trajectory, holds_no_graph_of_the_callers_x) {
   const Ridge ridge;
   Oracle oracle(ridge);
   const Tensor x = ridge.initial_outer(0).requires_grad_(true);
-  InnerRun run = run_of("gd", 3);
+  InnerLoop run = run_of("gd", 3);
   run.keep = {1};
   const Trajectory inner = run_inner(oracle, x, ridge.initial_inner(0).requires_grad_(true), run);
   EXPECT_FALSE(inner.final.w.requires_grad() || inner.kept.at(1).w.requires_grad());
@@ -158,7 +158,7 @@ TEST(Trajectory, start_and_rate_that_belong_to_x_are_used) {
   const Tensor x = problem.initial_outer(3).clone();
   x[0] = std::log(0.2);
   x[1] = std::log(0.05);
-  InnerRun run = run_of("gd", 3, 99);  // the optimiser's own rate does not count
+  InnerLoop run = run_of("gd", 3, 99);  // the optimiser's own rate does not count
   run.options.schedule = {ScheduleKind::inverse_sqrt, 0, 0};
   run.keep = {0};
   const Trajectory inner = run_inner(oracle, x, at::zeros({35}, doubles()), run);
@@ -179,7 +179,7 @@ TEST(Trajectory, refuses_states_and_steps_that_do_not_belong) {
   Oracle oracle(ridge);
   const Tensor x = ridge.initial_outer(0), start = ridge.initial_inner(0);
   for (const int64_t bad : {-1, 3}) {
-    InnerRun run = run_of("gd", 3);
+    InnerLoop run = run_of("gd", 3);
     run.keep = {bad};
     EXPECT_THAT([&] { run_inner(oracle, x, start, run); },
                 ThrowsMessage<std::invalid_argument>(
@@ -214,7 +214,7 @@ TEST(Trajectory, a_diverging_closed_form_names_the_first_bad_step) {
     ++steps;
   }
   ASSERT_GT(steps, 10);
-  const InnerRun run = run_of("gd", steps + 20, rate);
+  const InnerLoop run = run_of("gd", steps + 20, rate);
   EXPECT_THAT([&] { run_inner(oracle, x, problem.initial_inner(0), run); }, names_step(steps, steps + 20));
   EXPECT_EQ(run_inner(oracle, x, problem.initial_inner(0), run_of("gd", steps - 1, rate)).steps(), steps - 1);
 }
@@ -227,7 +227,7 @@ TEST(Trajectory, a_loss_that_is_not_finite_names_its_step) {
       },
       [](const Tensor& w, const Tensor&, const Batch&) { return w.sum(); }, vec({1, 2}), vec({1}));
   Oracle oracle(problem);
-  InnerRun run = run_of("gd", 9);
+  InnerLoop run = run_of("gd", 9);
   run.batches = [](int64_t step) { return Batch{{}, static_cast<uint64_t>(step)}; };
   EXPECT_THAT([&] { run_inner(oracle, problem.initial_outer(0), problem.initial_inner(0), run); },
               AllOf(names_step(5, 9), ThrowsMessage<NotFiniteError>(HasSubstr("inner_loss returned nan"))));
@@ -243,7 +243,7 @@ TEST(Trajectory, a_gradient_that_is_not_finite_names_the_step_that_used_it) {
       },
       [](const Tensor& w, const Tensor&, const Batch&) { return w.sum(); }, vec({1, 2}), vec({1}));
   Oracle oracle(problem);
-  InnerRun run = run_of("gd", 9);
+  InnerLoop run = run_of("gd", 9);
   run.batches = [](int64_t step) { return Batch{{}, static_cast<uint64_t>(step)}; };
   EXPECT_THAT([&] { run_inner(oracle, problem.initial_outer(0), problem.initial_inner(0), run); },
               AllOf(names_step(3, 9), ThrowsMessage<NotFiniteError>(HasSubstr("w became NaN or infinite"))));

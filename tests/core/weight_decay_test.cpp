@@ -82,7 +82,7 @@ TEST(WeightDecay, steps_are_those_of_an_optimiser_with_weight_decay) {
   const WithWeightDecay decayed(ridge, decay);
   Oracle oracle(decayed);
   const Tensor x = ridge.initial_outer(0), start = random_vector(20, 1);
-  InnerRun run;
+  InnerLoop run;
   run.options.steps = 6;
   const Trajectory inner = run_inner(oracle, x, start, run);
   Tensor w = start;

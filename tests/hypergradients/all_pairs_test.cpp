@@ -300,12 +300,12 @@ TEST_P(EverySolved, series_and_unrolled_estimators_tend_to_the_implicit_referenc
   settings.curvature.damping = s.named.convex ? 0 : 0.05 * number(eigenvalues.max());
   const double mu = number(eigenvalues.min()) + settings.curvature.damping;
   const double largest = number(eigenvalues.max()) + settings.curvature.damping;
-  InnerRun run;
+  InnerLoop run;
   run.options = s.options;
   run.options.rate = 1 / largest;
   run.options.steps = static_cast<int64_t>(std::ceil(25 * largest / mu));
   settings.terms = settings.truncate = run.options.steps;
-  settings.series_rate = run.options.rate;
+  settings.linear_rate = run.options.rate;
   std::vector<std::string> names = {"neumann", "fixed-point"};
   Trajectory inner = standing_at(w);
   if (s.named.convex) {

@@ -195,7 +195,7 @@ class TrialMaker {
     settings.terms = random_.below(30);
     settings.truncate = random_.below(30);
     if (random_.below(4) == 0) settings.curvature.damping = log_uniform(1e-3, 1);
-    if (random_.below(4) == 0) settings.curvature.difference_mixed = true;
+    if (random_.below(4) == 0) settings.curvature.difference_cross = true;
     if (trial.method == "forward") inner.steps = std::min<int64_t>(inner.steps, 10);  // it takes T m products
     return make_estimator(trial.method, settings);
   }

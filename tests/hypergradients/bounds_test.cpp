@@ -182,7 +182,7 @@ TEST(Bounds, the_error_of_any_implicit_estimate_is_bounded_by_what_is_left_unsol
   const double slope_of_p = spectral_norm(ridge.valid_matrix().t().mm(ridge.valid_matrix())) / 50;
   const double slope_of_cross = number(x.exp().max());
   for (const int64_t steps : {3, 10, 30, 100, 300}) {
-    InnerRun run;
+    InnerLoop run;
     run.options.steps = steps;
     run.options.rate = 0.3;
     const Trajectory inner = run_inner(oracle, x, ridge.initial_inner(0), run);

@@ -44,7 +44,7 @@ Measured measure(const std::string& name, const EstimatorSettings& settings, con
   const auto estimator = make_estimator(name, settings);
   const auto optimizer = make_inner_optimizer(options);
   const Tensor start = problem.initial_inner(0);
-  InnerRun run;
+  InnerLoop run;
   run.options = options;
   run.keep = estimator->keeps(options.steps, optimizer->start(start).bytes());
   Trajectory inner = run_inner(oracle, x, start, run);
@@ -179,7 +179,7 @@ TEST(Counts, differences_cost_two_gradients_each) {
   const Ridge ridge({.features = 8});
   EstimatorSettings settings;
   settings.terms = 4;
-  settings.curvature.difference_mixed = true;
+  settings.curvature.difference_cross = true;
   EXPECT_EQ(measure("neumann", settings, ridge, {}).own, (Cost{4, 0, 2}));
   settings.truncate = 3;
   EXPECT_EQ(measure("one-step", settings, ridge, {}).own, (Cost{0, 0, 2}));

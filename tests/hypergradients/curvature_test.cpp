@@ -65,7 +65,7 @@ TEST_F(Curvature, damped_is_the_dense_formula) {
   const Tensor damped = d.hessian + 2 * identity;
   EstimatorSettings settings;
   settings.curvature.damping = 2;
-  settings.series_rate = 0.2;
+  settings.linear_rate = 0.2;
   settings.terms = 300;
   const Tensor expected = d.direct - d.cross.mv(solve(damped, d.p));
   for (const char* name : {"exact", "cg", "minres", "neumann", "fixed-point"}) {
@@ -93,7 +93,7 @@ TEST_F(Curvature, gauss_newton_is_the_dense_formula_and_positive_where_the_hessi
   }
   settings.curvature.damping = 0;
   settings.terms = 3;
-  settings.series_rate = 0.1;
+  settings.linear_rate = 0.1;
   const Tensor series = d.direct - d.cross.mv(dense_neumann(matrix, d.p, 0.1, 3));
   EXPECT_LT(relative_error(estimate("neumann", settings).value, series), 1e-12);
 }
@@ -115,10 +115,10 @@ TEST_F(Curvature, differences_converge_to_the_exact_products_as_the_square_of_th
   for (const bool hessian : {false, true}) {
     EstimatorSettings settings;
     settings.terms = 3;
-    settings.series_rate = 0.1;
+    settings.linear_rate = 0.1;
     const Tensor exact = estimate("neumann", settings).value;
     settings.curvature.difference_hessian = hessian;
-    settings.curvature.difference_mixed = !hessian;
+    settings.curvature.difference_cross = !hessian;
     double before = 0;
     for (const double step : {0.08, 0.04, 0.02, 0.01}) {
       settings.curvature.difference_step = step;
@@ -143,7 +143,7 @@ TEST_F(Curvature, one_step_and_truncated_take_differences_at_the_weights_before_
     EstimatorSettings settings;
     settings.truncate = 2;
     const Tensor exact = estimate_along(name, settings, oracle, x, inner).value;
-    settings.curvature.difference_mixed = true;
+    settings.curvature.difference_cross = true;
     double before = 0;
     for (const double step : {0.08, 0.04, 0.02, 0.01}) {
       settings.curvature.difference_step = step;
@@ -165,7 +165,7 @@ TEST_F(Curvature, differences_are_exact_where_the_gradient_is_linear_in_w) {
   const Trajectory here = standing_at(random_vector(20, 1), 0.3);
   EstimatorSettings settings;
   const Tensor exact = estimate_along("neumann", settings, other, ridge.initial_outer(0), here).value;
-  settings.curvature.difference_hessian = settings.curvature.difference_mixed = true;
+  settings.curvature.difference_hessian = settings.curvature.difference_cross = true;
   for (const double step : {0.01, 0.5}) {
     settings.curvature.difference_step = step;
     EXPECT_LT(
@@ -190,7 +190,7 @@ TEST_F(Curvature, a_difference_evaluates_at_a_hundredth_from_w) {
   Oracle other(recording);
   EstimatorSettings settings;
   settings.terms = 0;
-  settings.curvature.difference_mixed = true;
+  settings.curvature.difference_cross = true;
   const Hypergradient found = estimate_along("neumann", settings, other, x, standing_at(w));
   ASSERT_EQ(recording.points->size(), 2U);
   const Tensor step = 0.01 * found.solution / found.solution.norm();

@@ -45,7 +45,7 @@ Drawn draw(Random& random, double largest_curvature) {
   d.settings.terms = below(30);
   d.settings.truncate = below(30);
   if (below(4) == 0) d.settings.curvature.damping = 0.1;
-  if (below(4) == 0) d.settings.curvature.difference_mixed = true;
+  if (below(4) == 0) d.settings.curvature.difference_cross = true;
   d.inner.steps = below(5) == 0 ? 400 : below(100);
   d.inner.rate = (0.3 + 1.2 * random.uniform({1}, doubles()).item<double>()) / largest_curvature;
   if (below(5) == 0) d.inner.optimizer = "heavy-ball";
@@ -356,7 +356,7 @@ TEST(ErrorBound, minibatches_are_bounded_against_the_full_sets) {
     Oracle oracle(*problem);
     const Tensor x = problem->initial_outer(0);
     const auto estimator = make_estimator(method, {});
-    InnerRun run;
+    InnerLoop run;
     run.options = {.steps = 30, .rate = 0.3};
     run.keep = estimator->keeps(30, 0);
     run.measure_gradient = false;

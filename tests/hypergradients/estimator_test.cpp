@@ -116,7 +116,7 @@ TEST_P(EveryEstimator, refuses_a_loop_that_has_not_run_and_points_that_do_not_fi
 }
 
 TEST_P(EveryEstimator, names_the_state_that_was_not_kept) {
-  InnerRun run;
+  InnerLoop run;
   run.options = descent(12);
   const Trajectory bare = run_inner(oracle, x, ridge.initial_inner(0), run);
   if (make_estimator(GetParam(), settings)->keeps(12, 160).empty()) {
@@ -195,7 +195,7 @@ TEST_P(EveryEstimator, a_nan_in_the_outer_gradient_is_a_status_never_a_zero) {
   Oracle other(broken);
   EXPECT_EQ(estimate_along(GetParam(), settings, other, x, inner).status, Status::not_finite);
   // Nor is a difference along that NaN blamed on the inner loss.
-  settings.curvature.difference_mixed = true;
+  settings.curvature.difference_cross = true;
   EXPECT_EQ(estimate_along(GetParam(), settings, other, x, inner).status, Status::not_finite);
 }
 
@@ -245,9 +245,9 @@ TEST(Estimator, names_settings_that_are_wrong) {
       "truncated", [](EstimatorSettings& s) { s.truncate = -1; }, "truncate = -1: must be at least 0");
   for (const double bad : {-0.1, nan, std::numeric_limits<double>::infinity()}) {
     expect(
-        "neumann", [&](EstimatorSettings& s) { s.series_rate = bad; }, "rate = ");
+        "neumann", [&](EstimatorSettings& s) { s.linear_rate = bad; }, "rate = ");
     expect(
-        "fixed-point", [&](EstimatorSettings& s) { s.series_rate = bad; }, "rate = ");
+        "fixed-point", [&](EstimatorSettings& s) { s.linear_rate = bad; }, "rate = ");
   }
   for (const double bad : {-0.1, nan}) {
     expect(

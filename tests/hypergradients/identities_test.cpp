@@ -82,7 +82,7 @@ TEST(Identity, checkpointed_is_reverse_bit_for_bit) {
         settings.byte_budget = slots * all.final.bytes();
         for (const char* name : {"reverse-sqrt", "reverse-binomial"}) {
           const auto estimator = make_estimator(name, settings);
-          InnerRun run{
+          InnerLoop run{
               .options = options, .keep = estimator->keeps(23, all.final.bytes()), .batches = batches};
           Trajectory inner = run_inner(oracle, x, problem->initial_inner(0), run);
           EXPECT_TRUE(at::equal(estimator->estimate(oracle, {.x = x, .inner = inner}).value, reverse))

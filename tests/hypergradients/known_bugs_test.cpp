@@ -149,7 +149,7 @@ TEST_F(KnownBugs, number_8_seed_that_is_used_in_a_file_name_only) {
   // A run on batches of one seed repeats itself; on another seed it is another run.
   EXPECT_TRUE(seed_matters([&](uint64_t seed) {
     const BatchStream stream(seed, "inner", 50, {.size = 9});
-    InnerRun run;
+    InnerLoop run;
     run.options.steps = 5;
     run.batches = [&](int64_t t) { return stream.at(t); };
     return run_inner(oracle, x, w, run).final.w;
@@ -199,7 +199,7 @@ TEST_F(KnownBugs, number_9_difference_step_that_does_not_restore_the_weights) {
   }));
   EXPECT_TRUE(untouched([&](Tensor& weights) {
     EstimatorSettings settings;
-    settings.curvature.difference_hessian = settings.curvature.difference_mixed = true;
+    settings.curvature.difference_hessian = settings.curvature.difference_cross = true;
     estimate_along("neumann", settings, oracle, x, standing_at(weights, 0.3));
   }));
 }

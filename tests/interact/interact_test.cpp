@@ -73,19 +73,19 @@ TEST(Interact, ABaselineThatIsBetterIsReturned) {
   const TaskSets sets = draw_clustered_tasks({.tasks = 4, .clusters = 2, .features = 5});
   InteractOptions options = short_search(1);  // C and rho stay near where they begin
   options.problem.first_coupling = 4;
-  InteractReport report = interact(sets, options, doubles());
-  ASSERT_TRUE(report.independent && report.pooled);
-  const double least = std::min(report.independent->valid_loss, report.pooled->valid_loss);
-  ASSERT_LT(least, report.learned.valid_loss);
-  EXPECT_EQ(report.returned().valid_loss, least);
-  ASSERT_EQ(report.warnings.size(), 1U);
-  EXPECT_THAT(report.warnings[0],
-              AllOf(HasSubstr("does not beat"), HasSubstr(std::string(name_of(report.best)))));
+  InteractResult found = interact(sets, options, doubles());
+  ASSERT_TRUE(found.independent && found.pooled);
+  const double least = std::min(found.independent->valid_loss, found.pooled->valid_loss);
+  ASSERT_LT(least, found.learned.valid_loss);
+  EXPECT_EQ(found.returned().valid_loss, least);
+  ASSERT_EQ(found.warnings.size(), 1U);
+  EXPECT_THAT(found.warnings[0],
+              AllOf(HasSubstr("does not beat"), HasSubstr(std::string(name_of(found.best)))));
   options = short_search(60);
-  report = interact(sets, options, doubles());
-  EXPECT_EQ(report.best, InteractReport::Best::learned);
-  EXPECT_LT(report.learned.valid_loss, report.independent->valid_loss);
-  EXPECT_TRUE(report.warnings.empty());
+  found = interact(sets, options, doubles());
+  EXPECT_EQ(found.best, InteractResult::Best::learned);
+  EXPECT_LT(found.learned.valid_loss, found.independent->valid_loss);
+  EXPECT_TRUE(found.warnings.empty());
 }
 
 TEST(Interact, PatienceEndsTheSearchAndKeepsTheBest) {
@@ -141,14 +141,14 @@ TEST(Interact, BaselinesThatEndBadlyAreNotUsed) {
     watched.settings = settings;
     return solve(problem, *make_algorithm(sound.algorithm, settings), watched, hooks);
   };
-  const InteractReport report = interact(sets, options, doubles(), {}, {}, sound_one);
-  EXPECT_EQ(report.learned.summary.reason, StopReason::iterations) << report.learned.summary.message;
-  EXPECT_FALSE(report.independent.has_value());
-  EXPECT_FALSE(report.pooled.has_value());
-  ASSERT_EQ(report.warnings.size(), 2U);
-  EXPECT_THAT(report.warnings[0], AllOf(HasSubstr("every task on its own"), HasSubstr("take --inner-rate")));
+  const InteractResult found = interact(sets, options, doubles(), {}, {}, sound_one);
+  EXPECT_EQ(found.learned.summary.reason, StopReason::iterations) << found.learned.summary.message;
+  EXPECT_FALSE(found.independent.has_value());
+  EXPECT_FALSE(found.pooled.has_value());
+  ASSERT_EQ(found.warnings.size(), 2U);
+  EXPECT_THAT(found.warnings[0], AllOf(HasSubstr("every task on its own"), HasSubstr("take --inner-rate")));
   // The search itself has its failure in its summary.
-  const InteractReport failed = interact(sets, options, doubles());
+  const InteractResult failed = interact(sets, options, doubles());
   EXPECT_TRUE(ended_badly(failed.learned.summary.reason));
   EXPECT_EQ(failed.learned.summary.failures.size(), 1U);
   EXPECT_FALSE(failed.independent.has_value());
@@ -156,13 +156,13 @@ TEST(Interact, BaselinesThatEndBadlyAreNotUsed) {
 
 TEST(Interact, BaselinesHaveNoInteraction) {
   const TaskSets sets = draw_clustered_tasks({.tasks = 4, .clusters = 2, .features = 5});
-  const InteractReport report = interact(sets, short_search(10), doubles());
-  ASSERT_TRUE(report.independent.has_value());
-  EXPECT_EQ(report.independent->interaction.abs().sum().item<double>(), 0);
-  EXPECT_EQ(report.independent->x.numel(), 1);
-  ASSERT_TRUE(report.pooled.has_value());
-  EXPECT_EQ(report.pooled->w.numel(), 10);
-  EXPECT_EQ(report.learned.w.numel(), 40);
+  const InteractResult found = interact(sets, short_search(10), doubles());
+  ASSERT_TRUE(found.independent.has_value());
+  EXPECT_EQ(found.independent->interaction.abs().sum().item<double>(), 0);
+  EXPECT_EQ(found.independent->x.numel(), 1);
+  ASSERT_TRUE(found.pooled.has_value());
+  EXPECT_EQ(found.pooled->w.numel(), 10);
+  EXPECT_EQ(found.learned.w.numel(), 40);
 }
 
 TEST(Interact, BadOptionsAreNamed) {

@@ -63,14 +63,15 @@ TEST(CheckJob, IsCheckProblemWithTheProblemsDefaults) {
   direct.inner.steps = problem.inner_steps;
   direct.inner.rate = problem.inner_rate;
   direct.inner.schedule.total_steps = problem.inner_steps;
-  const CheckReport report = check_problem(problem, direct);
-  ASSERT_EQ(result.report.methods.size(), 2U);
+  const CheckResult direct_result = check_problem(problem, direct);
+  ASSERT_EQ(result.check.methods.size(), 2U);
   for (size_t i = 0; i < 2; ++i) {
-    EXPECT_TRUE(result.report.methods[i].hypergradient.value.equal(report.methods[i].hypergradient.value));
-    EXPECT_EQ(result.report.methods[i].error_implicit, report.methods[i].error_implicit);
-    EXPECT_EQ(result.json.at("methods")[i].at("error_implicit"), report.methods[i].error_implicit);
+    EXPECT_TRUE(
+        result.check.methods[i].hypergradient.value.equal(direct_result.methods[i].hypergradient.value));
+    EXPECT_EQ(result.check.methods[i].error_implicit, direct_result.methods[i].error_implicit);
+    EXPECT_EQ(result.json.at("methods")[i].at("error_implicit"), direct_result.methods[i].error_implicit);
   }
-  EXPECT_EQ(result.report.verdict, report.verdict);
+  EXPECT_EQ(result.check.verdict, direct_result.verdict);
 }
 
 // What the problem decides stays the user's where the user decided it.
@@ -80,12 +81,12 @@ TEST(CheckJob, ASupernetsCurvatureIsItsOwnUnlessItIsGiven) {
   options.given.set(options.check.inner.steps, int64_t{1});
   options.given.set(options.check.methods, std::vector<std::string>{"one-step"});
   RunContext context;
-  const CheckReport own = run_check(options, context).report;
+  const CheckResult own = run_check(options, context).check;
   EXPECT_EQ(own.curvature.kind, "gauss-newton");
   EXPECT_GT(own.curvature.damping, 0);
   EXPECT_TRUE(own.implicit.at_iterate);
   options.given.set(options.check.settings.curvature.damping, 0.25);
-  EXPECT_EQ(run_check(options, context).report.curvature.damping, 0.25);
+  EXPECT_EQ(run_check(options, context).check.curvature.damping, 0.25);
 }
 
 TEST(CheckJob, WordsOfItsOwnTypesAreReadBack) {
@@ -95,12 +96,12 @@ TEST(CheckJob, WordsOfItsOwnTypesAreReadBack) {
   EXPECT_EQ(options.sweep->first, 2);
   EXPECT_EQ(options.sweep->last, 7);
   EXPECT_THAT(view.words(view.at("sweep")), ElementsAre("K=2..7"));
-  view.give(view.at("series_rate"), {"auto"});
-  EXPECT_TRUE(options.series_rate.automatic);
-  EXPECT_THAT(view.words(view.at("series_rate")), ElementsAre("auto"));
-  view.give(view.at("series_rate"), {"0.125"});
-  EXPECT_FALSE(options.series_rate.automatic);
-  EXPECT_EQ(options.series_rate.value, 0.125);
+  view.give(view.at("linear_rate"), {"auto"});
+  EXPECT_TRUE(options.linear_rate.automatic);
+  EXPECT_THAT(view.words(view.at("linear_rate")), ElementsAre("auto"));
+  view.give(view.at("linear_rate"), {"0.125"});
+  EXPECT_FALSE(options.linear_rate.automatic);
+  EXPECT_EQ(options.linear_rate.value, 0.125);
   for (const std::string wrong : {"0..4", "K=0-4", "K=..4", "K=a..4", "K=0..4x"}) {
     try {
       view.give(view.at("sweep"), {wrong});
@@ -111,11 +112,11 @@ TEST(CheckJob, WordsOfItsOwnTypesAreReadBack) {
   }
   for (const std::string wrong : {"-1", "nan", "automatic", "1x"}) {
     try {
-      view.give(view.at("series_rate"), {wrong});
+      view.give(view.at("linear_rate"), {wrong});
       FAIL() << wrong;
     } catch (const OptionError& error) {
       EXPECT_EQ(flag_text(error.marked()),
-                "--series-rate " + wrong + ": must be auto or a number of at least 0");
+                "--linear-rate " + wrong + ": must be auto or a number of at least 0");
     }
   }
 }
@@ -144,7 +145,7 @@ TEST(CheckJob, TheAnswerIsThereWhereAFileIsNot) {
   RunContext context;
   const CheckJobResult good = run_check(options, context);
   EXPECT_EQ(good.end.status, RunStatus::finished);
-  EXPECT_TRUE(read_npy(folder / "saved/reverse.npy").equal(good.report.methods.at(0).hypergradient.value));
+  EXPECT_TRUE(read_npy(folder / "saved/reverse.npy").equal(good.check.methods.at(0).hypergradient.value));
 
   std::filesystem::create_directory(folder / "taken");
   std::filesystem::create_directory(folder / "taken/reverse.npy");  // where the file should be

@@ -68,9 +68,9 @@ TEST(CleanJob, OnTensorsItIsCleanTable) {
   EXPECT_EQ(result.by, "noise-model");
   ASSERT_TRUE(result.table);
   EXPECT_TRUE(result.table->posterior.equal(direct.posterior));
-  EXPECT_EQ(result.report.suspects, direct.suspects);
-  EXPECT_GT(result.report.suspects.size(), 15U);
-  EXPECT_TRUE(result.report.weights.equal(1 - direct.wrong));
+  EXPECT_EQ(result.clean.suspects, direct.suspects);
+  EXPECT_GT(result.clean.suspects.size(), 15U);
+  EXPECT_TRUE(result.clean.weights.equal(1 - direct.wrong));
   ASSERT_TRUE(result.test);
   EXPECT_EQ(result.json.at("test_accuracy"), result.test->accuracy);
   EXPECT_EQ(result.end.status, RunStatus::finished);
@@ -89,8 +89,8 @@ TEST(CleanJob, FilesAndTensorsGiveTheSameBitsByEitherWay) {
     RunContext first, second;
     const CleanJobResult read = run_clean(of_files, first), given = run_clean(options, sets, second);
     EXPECT_EQ(read.by, given.by);
-    EXPECT_TRUE(read.report.weights.equal(given.report.weights)) << read.by;
-    EXPECT_EQ(read.report.suspects, given.report.suspects) << read.by;
+    EXPECT_TRUE(read.clean.weights.equal(given.clean.weights)) << read.by;
+    EXPECT_EQ(read.clean.suspects, given.clean.suspects) << read.by;
     EXPECT_EQ(read.json.at("test_accuracy"), given.json.at("test_accuracy")) << read.by;
     EXPECT_EQ(read.data, folder / "train-x.npy");
   }
@@ -103,7 +103,7 @@ TEST(CleanJob, WhatIsSetCountsAsGiven) {
   const CleanJobResult result = run_clean(by_weights(), sets, context);
   EXPECT_EQ(result.by, "weights");
   EXPECT_EQ(result.options.solve.iterations, 6);
-  EXPECT_EQ(result.report.solve.state.iteration, 6);
+  EXPECT_EQ(result.clean.solve.state.iteration, 6);
 
   CleanJobOptions both = by_weights();
   both.table.by = "noise-model";
@@ -159,16 +159,16 @@ TEST(CleanJob, AnInterruptedRunGoesOnToTheSameBits) {
   const CleanJobResult stopped = until_interrupted(
       folder / "run", 4, [&](RunContext& context) { return run_clean(by_weights(), sets, context); });
   EXPECT_EQ(stopped.end.status, RunStatus::interrupted);
-  EXPECT_FALSE(stopped.report.finished);
+  EXPECT_FALSE(stopped.clean.finished);
   EXPECT_EQ(stopped.json.at("stopped"), "interrupted");
   EXPECT_EQ(read_run(folder / "run").status, RunStatus::interrupted);
-  EXPECT_LT(stopped.report.solve.state.iteration, 6);
+  EXPECT_LT(stopped.clean.solve.state.iteration, 6);
 
   RunContext second({.keep = true, .resume = folder / "run"}, {});
   const CleanJobResult resumed = run_clean(by_weights(), sets, second);
   EXPECT_EQ(resumed.end.status, RunStatus::finished);
-  EXPECT_TRUE(resumed.report.weights.equal(whole.report.weights));
-  EXPECT_EQ(resumed.report.cleaned.valid_loss, whole.report.cleaned.valid_loss);
+  EXPECT_TRUE(resumed.clean.weights.equal(whole.clean.weights));
+  EXPECT_EQ(resumed.clean.cleaned.valid_loss, whole.clean.cleaned.valid_loss);
   EXPECT_THAT(resumed.files, ElementsAre("weights.csv", "suspects.csv"));
   EXPECT_TRUE(std::filesystem::exists(folder / "run/suspects.csv"));
 

@@ -45,9 +45,9 @@ TEST(DiagnoseJob, ItsAdviceCanBeFollowedWithoutACommandLine) {
   EXPECT_EQ(check.problem.data.seed, 2U);
   EXPECT_EQ(check.problem.data.regularization, 0.02);
   EXPECT_THAT(check.check.methods, ElementsAre(result.diagnosis.recommendation.method));
-  const CheckReport report = run_check(check, context).report;
-  EXPECT_NEAR(report.methods.at(0).error_implicit, result.diagnosis.recommendation.error, 1e-4);
-  EXPECT_LT(report.methods.at(0).error_implicit, 0.01);
+  const CheckResult checked = run_check(check, context).check;
+  EXPECT_NEAR(checked.methods.at(0).error_implicit, result.diagnosis.recommendation.error, 1e-4);
+  EXPECT_LT(checked.methods.at(0).error_implicit, 0.01);
   SolveJobOptions solve;
   give_rest(OptionsView(solve), result.suggested[1].options);
   EXPECT_EQ(solve.algorithm.algorithm, "double-loop");

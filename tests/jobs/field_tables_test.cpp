@@ -80,7 +80,7 @@ void expect_round_trip(const std::string& job) {
     } catch (const OptionError& error) {
       // Words of a type of its own.
       const std::map<std::string, std::string> words = {
-          {"sweep", "K=1..3"}, {"series_rate", "auto"}, {"seeds", "0,3-5"}};
+          {"sweep", "K=1..3"}, {"linear_rate", "auto"}, {"seeds", "0,3-5"}};
       const auto own = words.find(field.name);
       view.give(field, {own == words.end() ? "cosine" : own->second});
     }

@@ -50,9 +50,9 @@ TEST(InteractJob, MadeUpTasksAndTheSameInMemoryGiveTheSameBits) {
   RunContext first, second;
   const InteractJobResult drawn = run_interact(on_made_up_tasks(), first);
   const InteractJobResult given = run_interact(in_memory, draw_clustered_tasks(four_tasks()), second);
-  EXPECT_EQ(drawn.report.learned.summary.state.iteration, 5);
-  EXPECT_TRUE(drawn.report.learned.interaction.equal(given.report.learned.interaction));
-  EXPECT_EQ(drawn.report.learned.valid_loss, given.report.learned.valid_loss);
+  EXPECT_EQ(drawn.interact.learned.summary.state.iteration, 5);
+  EXPECT_TRUE(drawn.interact.learned.interaction.equal(given.interact.learned.interaction));
+  EXPECT_EQ(drawn.interact.learned.valid_loss, given.interact.learned.valid_loss);
   EXPECT_EQ(drawn.json.at("rand_index"), given.rand_index);
   EXPECT_EQ(drawn.data, "synthetic");
   EXPECT_FALSE(first.has_folder());
@@ -90,9 +90,9 @@ TEST(InteractJob, AnInterruptedRunGoesOnToTheSameBits) {
   RunContext second({.keep = true, .resume = folder / "run"}, {});
   const InteractJobResult resumed = run_interact(on_made_up_tasks(), second);
   EXPECT_EQ(resumed.end.status, RunStatus::finished);
-  EXPECT_TRUE(resumed.report.learned.interaction.equal(whole.report.learned.interaction));
+  EXPECT_TRUE(resumed.interact.learned.interaction.equal(whole.interact.learned.interaction));
   EXPECT_EQ(resumed.json.at("folder"), folder / "run");
-  EXPECT_TRUE(read_npy(folder / "run/interaction.npy").equal(whole.report.learned.interaction));
+  EXPECT_TRUE(read_npy(folder / "run/interaction.npy").equal(whole.interact.learned.interaction));
 }
 
 }  // namespace

@@ -124,16 +124,16 @@ TEST(SearchJob, WhatWasGivenComesBeforeTheDefaultsOfSpaceAndMethod) {
   EXPECT_EQ(o.search.hypergradient.truncate, 3) << "all of the steps";
   EXPECT_EQ(o.search.final_rate, 0.0005) << "not above the rate that it begins at";
   EXPECT_EQ(o.search.guard.strength, nas::find_guard("smoothing").strength);
-  EXPECT_EQ(o.mixed, "difference");
+  EXPECT_EQ(o.cross, "difference");
 
   SearchJobOptions exact;
-  exact.given.set(exact.mixed, "exact");
-  exact.given.set(exact.series_rate, "0.25");
+  exact.given.set(exact.cross, "exact");
+  exact.given.set(exact.linear_rate, "0.25");
   exact.given.set(exact.search.method, "idarts");
   complete_search(exact, space, false);
-  EXPECT_FALSE(exact.search.hypergradient.curvature.difference_mixed);
-  EXPECT_EQ(exact.search.hypergradient.series_rate, 0.25);
-  EXPECT_FALSE(exact.search.series_rate_auto);
+  EXPECT_FALSE(exact.search.hypergradient.curvature.difference_cross);
+  EXPECT_EQ(exact.search.hypergradient.linear_rate, 0.25);
+  EXPECT_FALSE(exact.search.linear_rate_auto);
 }
 
 TEST(SearchJob, WhatAMethodDoesNotReadIsRefusedByName) {
@@ -153,8 +153,8 @@ TEST(SearchJob, WhatAMethodDoesNotReadIsRefusedByName) {
             "--terms 3 changes nothing for --method darts: it is of idarts, cg; leave it out");
   EXPECT_EQ(refusal("idarts", "terms", "3"), "");
   EXPECT_EQ(
-      refusal("gdas", "mixed", "exact"),
-      "--mixed exact changes nothing for --method gdas: it is of idarts, darts, truncated, cg; leave it "
+      refusal("gdas", "cross", "exact"),
+      "--cross exact changes nothing for --method gdas: it is of idarts, darts, truncated, cg; leave it "
       "out");
   EXPECT_EQ(refusal("darts", "momentum", "0.5"), "");
   EXPECT_EQ(refusal("darts", "stop_ratio", "0.5"),

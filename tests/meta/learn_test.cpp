@@ -49,7 +49,7 @@ TEST_P(LearnLoop, goes_on_from_any_iteration_to_the_same_bits) {
   ASSERT_EQ(whole.state.history.size(), 4);
 
   const std::string path = temporary("learn");
-  LearnCallbacks stop;
+  LearnHooks stop;
   int64_t steps = 0;
   stop.step = [&](const LearnState&) { ++steps; };
   stop.interrupted = [&] { return steps == 7; };
@@ -85,11 +85,11 @@ TEST(Learn, a_look_that_was_cut_off_comes_again) {
   const LearnOptions options = few_iterations();
   for (const int64_t cut : {4, 12}) {
     LearnState before;
-    LearnCallbacks callbacks;
-    callbacks.step = [&](const LearnState& state) {
+    LearnHooks hooks;
+    hooks.step = [&](const LearnState& state) {
       if (state.algorithm.iteration == cut) before = state;
     };
-    const LearnSummary whole = learn(learner, source, options, begin_learning(learner, options), callbacks);
+    const LearnSummary whole = learn(learner, source, options, begin_learning(learner, options), hooks);
     const LearnSummary rest = learn(learner, source, options, before);
     ASSERT_EQ(rest.state.history.size(), whole.state.history.size()) << cut;
     for (size_t i = 1; i < whole.state.history.size(); ++i) {

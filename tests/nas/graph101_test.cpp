@@ -70,7 +70,7 @@ TEST(Graph101, AGenotypeIsItsGraph) {
 }
 
 TEST(Graph101, RefusesWhatIsNoGraph) {
-  EXPECT_THAT(message([] { graph101_from_bits(9, 0, ""); }), HasSubstr("vertices = 9 must be 2 to 8"));
+  EXPECT_THAT(message([] { graph101_from_bits(9, 0, ""); }), HasSubstr("vertices = 9: must be 2 to 8"));
   EXPECT_THAT(message([] { graph101_from_bits(3, 8, "3"); }), HasSubstr("must fit in 3 bits"));
   EXPECT_THAT(message([] { graph101_from_bits(3, 1, "33"); }), HasSubstr("must be 1 letters"));
   EXPECT_THAT(message([] { graph101_from_bits(3, 1, "x"); }), HasSubstr("letters 3, 1 and m"));

@@ -55,7 +55,7 @@ SearchOptions tiny_options(const SupernetProblem& problem, const std::string& me
   options.inner.steps = 2;
   options.hypergradient.terms = 1;
   // So that it converges at this size, where the Hessian is far from positive.
-  options.hypergradient.series_rate = 1e-4;
+  options.hypergradient.linear_rate = 1e-4;
   if (method == "idarts") options.hypergradient.curvature.kind = "gauss-newton";
   options.hypergradient.truncate = 2;
   options.outer.rate = 0.01;
@@ -73,11 +73,11 @@ SearchSummary run_in_two_parts(SupernetProblem& problem, const SearchOptions& op
   Search first(problem, options, nullptr);
   int64_t steps = 0;
   Checkpoint saved;
-  SearchCallbacks callbacks;
-  callbacks.step = [&](const SearchState&, int64_t) { ++steps; };
-  callbacks.interrupted = [&] { return steps == first.steps_per_epoch() + 1; };
-  callbacks.save = [&](const SearchState& state) { saved = search_checkpoint(state); };
-  EXPECT_EQ(first.run(first.begin(), callbacks).end, SearchEnd::interrupted);
+  SearchHooks hooks;
+  hooks.step = [&](const SearchState&, int64_t) { ++steps; };
+  hooks.interrupted = [&] { return steps == first.steps_per_epoch() + 1; };
+  hooks.save = [&](const SearchState& state) { saved = search_checkpoint(state); };
+  EXPECT_EQ(first.run(first.begin(), hooks).end, SearchEnd::interrupted);
   Search second(problem, options, nullptr);
   return second.run(search_state(saved, problem.supernet().space(), at::kCPU), {});
 }
@@ -249,8 +249,8 @@ TEST(BetaDecay, IsNoPartOfWhatAnEpochMeasures) {
     EXPECT_FALSE(guarded.history[1].alpha.equal(bare.history[1].alpha));
     EXPECT_NEAR(guarded.history[1].search_loss, bare.history[1].search_loss, 1e-11);
     EXPECT_NEAR(guarded.history[1].direction_norm, bare.history[1].direction_norm, 1e-11);
-    if (std::isfinite(bare.history[1].mixed_over_direct)) {
-      EXPECT_NEAR(guarded.history[1].mixed_over_direct, bare.history[1].mixed_over_direct, 1e-10);
+    if (std::isfinite(bare.history[1].implicit_over_direct)) {
+      EXPECT_NEAR(guarded.history[1].implicit_over_direct, bare.history[1].implicit_over_direct, 1e-10);
     }
   }
 }

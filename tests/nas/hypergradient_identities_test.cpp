@@ -52,7 +52,7 @@ class ThreeHypergradients : public ::testing::TestWithParam<Inner> {
     Streams here = saved_streams();
     training = here.inner("steps");
     validation = here.outer("loss");
-    InnerRun run;
+    InnerLoop run;
     run.options = inner;
     run.keep = {0};
     run.batches = [this](int64_t) { return training; };
@@ -77,13 +77,13 @@ class ThreeHypergradients : public ::testing::TestWithParam<Inner> {
     return rule.step(oracle, from, streams).direction;
   }
   Tensor darts() { return direction(Darts({.inner = inner, .outer = outer})); }
-  Tensor idarts(double series_rate) {
+  Tensor idarts(double linear_rate) {
     HypergradientRequest request{.x = state.x, .inner = step};
     request.outer = validation;
     request.cross = training;
     EstimatorSettings settings;
     settings.terms = 0;
-    settings.series_rate = series_rate;
+    settings.linear_rate = linear_rate;
     return make_estimator("neumann", settings)->estimate(oracle, request).value;
   }
   Tensor cross(const Tensor& w, const Tensor& v) { return oracle.linearize(w, state.x, training)->cross(v); }

@@ -82,11 +82,10 @@ TEST(RandomSearch, ReturnsTheBestOfItsCellsAndGoesOnWhereItWasStopped) {
 
   int64_t steps = 0;
   Checkpoint saved;
-  SearchCallbacks callbacks;
-  callbacks.interrupted = [&] { return ++steps == 40; };  // in the second cell: 24 steps each
-  callbacks.save = [&](const SearchState& state) { saved = search_checkpoint(state); };
-  EXPECT_EQ(random_search(search, nullptr, begin_random_search(search), callbacks).end,
-            SearchEnd::interrupted);
+  SearchHooks hooks;
+  hooks.interrupted = [&] { return ++steps == 40; };  // in the second cell: 24 steps each
+  hooks.save = [&](const SearchState& state) { saved = search_checkpoint(state); };
+  EXPECT_EQ(random_search(search, nullptr, begin_random_search(search), hooks).end, SearchEnd::interrupted);
   const SearchSummary rest = random_search(search, nullptr, search_state(saved, search.space, at::kCPU), {});
   EXPECT_EQ(rest.genotype, whole.genotype);
   for (size_t i = 0; i < 4; ++i) {
@@ -99,7 +98,7 @@ TEST(RandomSearch, NeedsACell) {
   search.samples = 0;
   EXPECT_NE(test::message([&] {
               random_search(search, nullptr, begin_random_search(search), {});
-            }).find("--samples 0"),
+            }).find("samples = 0"),
             std::string::npos);
 }
 

@@ -40,7 +40,7 @@ TEST(SearchDiagnosis, WhatItSaysOfTheCurvatureIsSo) {
   EXPECT_NEAR(d.hessian.largest, number(values.max()), 0.05 * number(values.max()));
   EXPECT_LT(number(values.min()), 0);
   EXPECT_EQ(d.curvature, "gauss-newton");
-  EXPECT_NEAR(d.series_rate * d.inverted.largest, 1, 1e-9);
+  EXPECT_NEAR(d.linear_rate * d.inverted.largest, 1, 1e-9);
   EXPECT_THAT(d.sentence, HasSubstr(d.method));
 }
 
@@ -61,7 +61,7 @@ TEST(SearchDiagnosis, TheAccuracyDecides) {
   const SearchDiagnosis coarse = diagnose_search(*small.named.problem, small.options, 0.999);
   EXPECT_EQ(coarse.method == "darts-first-order", coarse.error <= 0.999 && coarse.terms == 0);
   EXPECT_THAT(message([&] { diagnose_search(*small.named.problem, small.options, 0); }),
-              HasSubstr("--accuracy 0"));
+              HasSubstr("accuracy = 0"));
 }
 
 // DARTS's direction from dense derivatives on the batches of the diagnosis, with the optimiser's own step.
@@ -95,7 +95,7 @@ TEST(SearchDiagnosis, TheErrorOfDartsIsThatOfItsOwnStep) {
     request.hessian = {train};
     EstimatorSettings settings;
     settings.terms = fine.longest;
-    settings.series_rate = fine.series_rate;
+    settings.linear_rate = fine.linear_rate;
     settings.curvature.kind = fine.curvature;
     const Hypergradient reference = make_estimator("neumann", settings)->estimate(oracle, request);
     const double error = relative_error(darts, reference.value);

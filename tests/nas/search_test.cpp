@@ -80,11 +80,11 @@ TEST_P(EverySearch, FindsAGenotypeAndGoesOnToTheSameBits) {
   Search first(problem, options, nullptr);
   int64_t steps = 0;
   Checkpoint saved;
-  SearchCallbacks callbacks;
-  callbacks.step = [&](const SearchState&, int64_t) { ++steps; };
-  callbacks.interrupted = [&] { return steps == first.steps_per_epoch() + 1; };
-  callbacks.save = [&](const SearchState& state) { saved = search_checkpoint(state); };
-  EXPECT_EQ(first.run(first.begin(), callbacks).end, SearchEnd::interrupted);
+  SearchHooks hooks;
+  hooks.step = [&](const SearchState&, int64_t) { ++steps; };
+  hooks.interrupted = [&] { return steps == first.steps_per_epoch() + 1; };
+  hooks.save = [&](const SearchState& state) { saved = search_checkpoint(state); };
+  EXPECT_EQ(first.run(first.begin(), hooks).end, SearchEnd::interrupted);
   Search second(problem, options, nullptr);
   const SearchSummary rest = second.run(search_state(saved, space, at::kCPU), {});
   EXPECT_TRUE(rest.alpha.equal(whole.alpha));
@@ -124,7 +124,7 @@ TEST(Search, CountsWhatAlgorithmOneCosts) {
   EXPECT_EQ(s.counts.outer_gradient, steps);
   EXPECT_EQ(s.counts.cross, 0);                         // by differences:
   EXPECT_EQ(s.counts.inner_gradient, (2 + 2) * steps);  // T weight steps and two gradients in alpha
-  options.hypergradient.curvature.difference_mixed = false;
+  options.hypergradient.curvature.difference_cross = false;
   const SearchSummary exact = run_search(problem, options);
   EXPECT_EQ(exact.counts.cross, steps);
   EXPECT_EQ(exact.counts.inner_gradient, 2 * steps);
@@ -137,10 +137,10 @@ TEST(Search, TheWeightStepsPersistAndWarmUpRestsAlpha) {
   options.epochs = 2;
   Search search(problem, options, nullptr);
   SearchState last;
-  SearchCallbacks callbacks;
-  callbacks.save = [&](const SearchState& state) { last = state; };
+  SearchHooks hooks;
+  hooks.save = [&](const SearchState& state) { last = state; };
   const SearchState first = search.begin();
-  search.run(first, callbacks);
+  search.run(first, hooks);
   EXPECT_TRUE(last.algorithm.x.equal(first.algorithm.x));
   EXPECT_FALSE(last.algorithm.inner.w.equal(first.algorithm.inner.w));
   EXPECT_EQ(last.algorithm.inner.step, 2 * search.steps_per_epoch() * options.inner.steps);
@@ -157,16 +157,16 @@ TEST(Search, ATrainedSupernetLearnsItsImages) {
   EXPECT_LT(s.history.back().valid_loss, s.history.front().valid_loss);
 }
 
-TEST(Search, AnAutomaticSeriesRateIsOneOverTheCurvature) {
+TEST(Search, AnAutomaticLinearRateIsOneOverTheCurvature) {
   SupernetProblem problem = small_problem("nasbench201", doubles());
   SearchOptions options = small_options(problem, "idarts");
-  options.series_rate_auto = true;
+  options.linear_rate_auto = true;
   options.hypergradient.curvature.kind = "gauss-newton";
   options.hypergradient.curvature.damping = 0.1;
   options.epochs = 1;
   const SearchSummary s = run_search(problem, options);
-  EXPECT_GT(s.history[0].series_rate, options.inner.rate);
-  EXPECT_LE(s.history[0].series_rate, 10);  // 1 / damping
+  EXPECT_GT(s.history[0].linear_rate, options.inner.rate);
+  EXPECT_LE(s.history[0].linear_rate, 10);  // 1 / damping
 }
 
 TEST(Search, SaysWhatIsWrong) {
@@ -180,7 +180,7 @@ TEST(Search, SaysWhatIsWrong) {
   EXPECT_THAT(message([](auto& o) { o.stop = "skips"; }), HasSubstr("no skip_connect"));
   EXPECT_THAT(message([](auto& o) { o.stop = "soon"; }), HasSubstr("choose none, eigenvalue or skips"));
   EXPECT_THAT(message([](auto& o) { o.method = "magic"; }), HasSubstr("'magic' is unknown"));
-  EXPECT_THAT(message([](auto& o) { o.final_rate = 1; }), HasSubstr("--final-rate"));
+  EXPECT_THAT(message([](auto& o) { o.final_rate = 1; }), HasSubstr("final_rate = 1"));
   EXPECT_THAT(message([](auto& o) { o.select = "best"; }), HasSubstr("argmax or perturbation"));
 }
 

@@ -30,7 +30,7 @@ class SupernetCurvature : public ::testing::Test {
       : supernet(synthetic_supernet(small_supernet())), problem(supernet, decay), oracle(problem) {
     x = problem.initial_outer(1);
     x = x + 0.3 * test::random_like(x, 2);
-    InnerRun run;
+    InnerLoop run;
     run.options = {.optimizer = "gd", .steps = 10, .rate = 0.025};
     w = run_inner(oracle, x, problem.initial_inner(1), run).final.w;
     settings.curvature.kind = "gauss-newton";
@@ -71,7 +71,7 @@ TEST_F(SupernetCurvature, WithGaussNewtonTheSeriesFallsAsTheorem1Says) {
   const Tensor exact = outer.x - cross.mv(test::solve(matrix, outer.w));
   EXPECT_LT(relative_error(estimate("exact", settings).value, exact), 1e-11);
 
-  settings.series_rate = 1 / largest;
+  settings.linear_rate = 1 / largest;
   const double shrink = 1 - mu / largest;
   const double scale = number(at::linalg_svdvals(cross).max()) * length(outer.w) / mu;
   double before = std::numeric_limits<double>::infinity();
@@ -102,7 +102,7 @@ TEST_F(SupernetCurvature, ThePlainHessianIsNotPositiveAndTheStatusSaysSo) {
   EXPECT_LT(number(values.min()), -1e-2 * number(values.max()));
   settings.curvature = {};
   settings.terms = 200;
-  settings.series_rate = 1 / number(values.max());
+  settings.linear_rate = 1 / number(values.max());
   EXPECT_EQ(estimate("cg", settings).status, Status::negative_curvature);
   EXPECT_EQ(estimate("exact", settings).status, Status::negative_curvature);
   const Status series = estimate("neumann", settings).status;
@@ -126,9 +126,9 @@ TEST_F(SupernetCurvature, ACentralDifferenceLeavesTheWeightsAndErrsByTheStepSqua
   const Tensor before = w.clone();
   const auto version = w._version();
   settings.terms = 2;
-  settings.series_rate = 0.01;
+  settings.linear_rate = 0.01;
   const Hypergradient exact = estimate("neumann", settings);
-  settings.curvature.difference_mixed = true;
+  settings.curvature.difference_cross = true;
   std::vector<double> errors;
   for (const double step : {4e-4, 2e-4, 1e-4}) {
     settings.curvature.difference_step = step;

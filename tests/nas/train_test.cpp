@@ -233,20 +233,20 @@ TEST(Training, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refusal(images, images, options), HasSubstr("no second head"));
 
   const std::pair<std::function<void(TrainOptions&)>, const char*> cases[] = {
-      {[](TrainOptions& o) { o.epochs = 0; }, "--epochs 0"},
-      {[](TrainOptions& o) { o.batch = 1; }, "--batch 1"},
-      {[](TrainOptions& o) { o.rate = 0; }, "--rate 0"},
-      {[](TrainOptions& o) { o.rate = std::numeric_limits<double>::quiet_NaN(); }, "--rate nan"},
+      {[](TrainOptions& o) { o.epochs = 0; }, "epochs = 0"},
+      {[](TrainOptions& o) { o.batch = 1; }, "batch = 1"},
+      {[](TrainOptions& o) { o.rate = 0; }, "rate = 0"},
+      {[](TrainOptions& o) { o.rate = std::numeric_limits<double>::quiet_NaN(); }, "rate = nan"},
       {[](TrainOptions& o) { o.schedule = "steps"; }, "choose from cosine, linear"},
       {[](TrainOptions& o) { o.schedule = "linear-gentle"; }, "--epochs 1 must be above"},
-      {[](TrainOptions& o) { o.warmup_epochs = 1; }, "--warmup 1"},
-      {[](TrainOptions& o) { o.momentum = 1; }, "--momentum 1"},
+      {[](TrainOptions& o) { o.warmup_epochs = 1; }, "warmup = 1"},
+      {[](TrainOptions& o) { o.momentum = 1; }, "momentum = 1"},
       {[](TrainOptions& o) { o.momentum = 0; }, "--nesterov"},
-      {[](TrainOptions& o) { o.weight_decay = -1; }, "--weight-decay -1"},
-      {[](TrainOptions& o) { o.clip = -1; }, "--clip -1"},
-      {[](TrainOptions& o) { o.drop_path = 1; }, "--drop-path 1"},
-      {[](TrainOptions& o) { o.auxiliary = -1; }, "--auxiliary -1"},
-      {[](TrainOptions& o) { o.label_smoothing = 1; }, "--label-smoothing 1"},
+      {[](TrainOptions& o) { o.weight_decay = -1; }, "weight_decay = -1"},
+      {[](TrainOptions& o) { o.clip = -1; }, "clip = -1"},
+      {[](TrainOptions& o) { o.drop_path = 1; }, "drop_path = 1"},
+      {[](TrainOptions& o) { o.auxiliary = -1; }, "auxiliary = -1"},
+      {[](TrainOptions& o) { o.label_smoothing = 1; }, "label_smoothing = 1"},
       {[](TrainOptions& o) { o.augment.cutout = -1; }, "cutout"},
   };
   for (const auto& [spoil, expected] : cases) {

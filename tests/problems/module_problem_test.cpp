@@ -220,8 +220,8 @@ TEST_P(EveryModule, gives_every_estimator_what_the_hand_written_one_gives) {
   CheckOptions options;
   options.inner = {.steps = 30, .rate = 0.1};
   options.reference_at_iterate = true;
-  const CheckReport module = check_problem(pair.module, options);
-  const CheckReport by_hand = check_problem(pair.by_hand, options);
+  const CheckResult module = check_problem(pair.module, options);
+  const CheckResult by_hand = check_problem(pair.by_hand, options);
   ASSERT_EQ(module.methods.size(), estimator_rows().size());
   ASSERT_TRUE(module.unrolled.value.defined());
   EXPECT_LT(relative_error(module.unrolled.value, by_hand.unrolled.value), 1e-10);

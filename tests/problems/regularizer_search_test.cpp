@@ -62,7 +62,7 @@ TEST(RegularizerSearch, TheInnerLoopIsStableAtTheLimitAndNotFarBeyond) {
   EXPECT_EQ(below[0].item<double>(), -100);
 
   Oracle oracle(problem);
-  InnerRun run;
+  InnerLoop run;
   run.options.steps = 200;
   run.options.rate = problem.rate();
   Random random(1);

@@ -182,7 +182,7 @@ TEST(TaskInteraction, EstimatorsAgreeAtTheSolution) {
     const auto by = [&](const char* name, int64_t terms) {
       EstimatorSettings settings;
       settings.terms = terms;
-      settings.series_rate = rate;
+      settings.linear_rate = rate;
       settings.truncate = terms;
       return hypergradient_at(oracle, x, problem.initial_inner(0), {.steps = 1500, .rate = rate},
                               *make_estimator(name, settings))

@@ -103,5 +103,15 @@ TEST(StoredConfig, FlagsAndWordsOfEarlierVersionsBecomeFieldsAndNumbers) {
   EXPECT_EQ(current_config(now), now);
 }
 
+TEST(StoredConfig, FieldsThatWereCalledOtherwiseHaveTodaysNames) {
+  const Json before = Json::parse(R"({
+    "command": "search", "options": {"--mixed": ["exact"], "series_rate": "auto"},
+    "effective": {"mixed": "exact", "series_rate": "auto", "difference_mixed": true, "terms": 2}})");
+  const Json now = current_config(before);
+  EXPECT_EQ(now["options"].dump(), R"({"cross":"exact","linear_rate":"auto"})");
+  EXPECT_EQ(now["effective"].dump(),
+            R"({"cross":"exact","linear_rate":"auto","difference_cross":true,"terms":2})");
+}
+
 }  // namespace
 }  // namespace bilevel::test

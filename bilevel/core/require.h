@@ -1,0 +1,26 @@
+#pragma once
+// The bounds of options. All throw std::invalid_argument in the same words: what was given, and what must
+// hold, "inner_rate = -1: must be finite and above 0". An owner goes before it: "cg: tolerance = -1: must be
+// ...".
+
+#include <cstdint>
+#include <string_view>
+
+namespace bilevel {
+
+void require(bool holds, std::string_view option, double value, std::string_view bound);
+void require(bool holds, std::string_view option, int64_t value, std::string_view bound);
+
+void require_at_least(std::string_view option, int64_t value, int64_t least);
+void require_between(std::string_view option, int64_t value, int64_t least, int64_t most);
+void require_positive(std::string_view option, double value);         // finite and above 0
+void require_nonnegative(std::string_view option, double value);      // finite and at least 0
+void require_below_one(std::string_view option, double value);        // at least 0 and below 1
+void require_between_0_and_1(std::string_view option, double value);  // above 0 and below 1
+
+void require_at_least(std::string_view owner, std::string_view option, int64_t value, int64_t least);
+void require_positive(std::string_view owner, std::string_view option, double value);
+void require_nonnegative(std::string_view owner, std::string_view option, double value);
+void require_below_one(std::string_view owner, std::string_view option, double value);
+
+}  // namespace bilevel
