@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -27,17 +28,18 @@ void expect_refused(const std::string& arguments, const std::string& words) {
 
 TEST(RenamedOptions, AreRefusedWithTheirNewName) {
   for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
-           {"search --mixed exact", "--mixed exact; it is now called --cross\n"},
+           {"search --mixed exact", "exact --mixed; it is now called --cross\n"},
            {"search --series-rate=auto", "--series-rate=auto; it is now called --linear-rate\n"},
            {"solve --problem ridge --difference-mixed",
             "--difference-mixed; it is now called --difference-cross\n"}}) {
     expect_refused(arguments, words);
   }
   const TemporaryFolder folder;
-  write_text(folder / "options.json", R"({"series_rate": "auto"})");
-  const Output output = run_program("check --problem ridge --config " + folder / "options.json");
+  std::ofstream(folder / "options.json") << R"({"difference_mixed": true})";
+  const Output output = run_program("solve --problem ridge --config " + folder / "options.json");
   EXPECT_EQ(output.exit_code, 2);
-  EXPECT_THAT(output.err, HasSubstr("option --series-rate is unknown; it is now called --linear-rate"));
+  EXPECT_THAT(output.err,
+              HasSubstr("option --difference-mixed is unknown; it is now called --difference-cross"));
 }
 
 TEST(IgnoredOptions, AreRefusedByEveryCommandThatRunsAnAlgorithm) {
