@@ -279,8 +279,9 @@ TEST(InnerOptions, names_what_is_wrong) {
   const double nan = std::numeric_limits<double>::quiet_NaN(),
                infinity = std::numeric_limits<double>::infinity();
   expect([](InnerOptions& o) { o.optimizer = "sgd"; }, "'sgd'", "gd, heavy-ball, nesterov, adam");
-  expect([](InnerOptions& o) { o.steps = -1; }, "inner_steps = -1", "at least 0");
-  expect([](InnerOptions& o) { o.steps = INT64_MAX; }, "inner_steps = 9.2", "at most 1e9");
+  expect([](InnerOptions& o) { o.steps = -1; }, "inner_steps = -1", "must be 0 to 1000000000");
+  expect([](InnerOptions& o) { o.steps = INT64_MAX; }, "inner_steps = 9223372036854775807",
+         "must be 0 to 1000000000");
   for (const double bad : {0.0, -1.0, nan, infinity}) {
     expect([&](InnerOptions& o) { o.rate = bad; }, "inner_rate", "finite and above 0");
     expect([&](InnerOptions& o) { o.epsilon = bad; }, "inner epsilon", "finite and above 0");
