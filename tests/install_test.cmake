@@ -14,7 +14,8 @@ endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/prefix)
 string(REPLACE ";" "\\;" prefix_path "${work}/prefix;${PREFIX_PATH}")
-run(${CMAKE_COMMAND} -S ${work}/examples -B ${work}/build -DCMAKE_BUILD_TYPE=Release
+# Without optimisation: the library's time is their time.
+run(${CMAKE_COMMAND} -S ${work}/examples -B ${work}/build -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
     "-DCMAKE_PREFIX_PATH=${prefix_path}")
 run(${CMAKE_COMMAND} --build ${work}/build)
 foreach(example hello_bilevel module_problem)
