@@ -9,6 +9,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/job_command.h"
@@ -19,57 +20,72 @@ namespace {
 
 void print_features(const TuneJobResult& result) {
   const size_t count = std::min(static_cast<size_t>(result.top), result.order.size());
+  if (count == 0) return;
+  const std::vector<TunePenalty> ordered = ordered_penalties(result);
   const auto print = [&](const char* title, const auto& position) {
-    if (count == 0) return;
     fmt::print("\n{}\n", title);
     for (size_t i = 0; i < count; ++i) {
-      const int64_t j = result.order[position(i)];
-      const auto x = result.x[j].item<double>();
-      fmt::print("  {:<32} x = {:>8.3f}   exp(x) = {:.4g}\n", result.feature_names[static_cast<size_t>(j)], x,
-                 std::exp(x));
+      const TunePenalty& p = ordered[position(i)];
+      const std::string name =
+          p.class_name.empty() ? p.feature : fmt::format("{}, class {}", p.feature, p.class_name);
+      fmt::print("  {:<32} x = {:>8.3f}   exp(x) = {:.4g}\n", name, p.x, std::exp(p.x));
     }
   };
   print("most regularised", [](size_t i) { return i; });
-  print("least regularised", [&](size_t i) { return result.order.size() - 1 - i; });
+  print("least regularised", [&](size_t i) { return ordered.size() - 1 - i; });
 }
 
 void print_scores(const TuneJobResult& result, const char* baseline, const char* returned,
                   const char* held_out) {
-  fmt::print("{:<12}{:>24}{:>24}\n{:<12}{:>12}{:>12}{:>12}{:>12}\n", "", baseline, returned, "", "loss",
-             "accuracy", "loss", "accuracy");
+  const bool is_squared = result.scores.contains("train_rmse");
+  const char *first = is_squared ? "rmse" : "loss", *second = is_squared ? "r2" : "accuracy";
+  const char* row = is_squared ? "{:<12}{:>12.5g}{:>12.4f}{:>12.5g}{:>12.4f}\n"
+                               : "{:<12}{:>12.4f}{:>12.2f}{:>12.4f}{:>12.2f}\n";
+  fmt::print("{:<12}{:>24}{:>24}\n{:<12}{:>12}{:>12}{:>12}{:>12}\n", "", baseline, returned, "", first,
+             second, first, second);
   for (const auto& [set, title] :
        {std::pair{"train", "train"}, std::pair{"valid", held_out}, std::pair{"test", "test"}}) {
-    const std::string loss = fmt::format("{}_loss", set), accuracy = fmt::format("{}_accuracy", set);
-    if (!result.scores.contains(loss)) continue;
-    fmt::print("{:<12}{:>12.4f}{:>12.2f}{:>12.4f}{:>12.2f}\n", title, result.baseline.at(loss),
-               result.baseline.at(accuracy), result.scores.at(loss), result.scores.at(accuracy));
+    const std::string one = fmt::format("{}_{}", set, first), other = fmt::format("{}_{}", set, second);
+    if (!result.scores.contains(one)) continue;
+    fmt::print(fmt::runtime(row), title, result.baseline.at(one), result.baseline.at(other),
+               result.scores.at(one), result.scores.at(other));
   }
 }
 
-// Whether one regulariser per feature is worth it, in a sentence.
+// Whether regularisers of their own are worth it, in a sentence.
 std::string verdict(const TuneJobResult& result) {
-  if (result.feature_names.size() < 2) return "There is one feature, and so one regulariser.";
   const TuneTableResult& r = *result.table;
+  const std::string what =
+      fmt::format("{}{}", result.group_names.empty() ? "feature" : "group",
+                  r.freed.logarithms.defined() && r.freed.logarithms.dim() > 1 ? " and class" : "");
+  if (!r.searched) return fmt::format("There is one {}, and so one regulariser.", what);
   // Of a single row there is no error.
   const std::string measured = fmt::format(
       "{:+.4f} +- {}", r.gain, std::isfinite(r.gain_error) ? fmt::format("{:.4f}", r.gain_error) : "?");
   const std::string on = r.nested ? "rows that were not searched on" : "the rows that were searched on";
+  if (!r.kept_single && r.source != PenaltySource::gradient) {
+    return fmt::format(
+        "One regulariser per {} is returned, as the {} has them: it gains {} in the loss of held-out rows.",
+        what, r.source == PenaltySource::lasso ? "lasso" : "adaptive lasso", measured);
+  }
   if (!r.kept_single) {
-    return fmt::format("One regulariser per feature is returned: it gains {} in the loss of {}.", measured,
+    return fmt::format("One regulariser per {} is returned: it gains {} in the loss of {}.", what, measured,
                        on);
   }
   return fmt::format(
-      "One regulariser for all features is returned: one per feature gains {} in the loss of {}, which is "
+      "One regulariser for all features is returned: one per {} gains {} in the loss of {}, which is "
       "less than its standard error.",
-      measured, on);
+      what, measured, on);
 }
 
 void print_held_out(const TuneJobResult& result) {
   const TuneTableResult& r = *result.table;
-  fmt::print("{} training, {} and {} test examples; {} features, {} classes\n", result.train_examples,
+  fmt::print("{} training, {} and {} test examples; {} features{}\n", result.train_examples,
              result.valid_examples > 0 ? fmt::format("{} validation", result.valid_examples)
                                        : fmt::format("held out in {} folds,", result.folds),
-             result.test_examples, result.feature_names.size(), result.class_names.size());
+             result.test_examples, result.feature_names.size(),
+             result.class_names.empty() ? std::string(", squared loss")
+                                        : fmt::format(", {} classes", result.class_names.size()));
   fmt::print("{} fits with {} gradients and {} Hessian products in {:.1f} s\n\n", r.counts.fits,
              r.counts.gradients, r.counts.hessian_products, result.seconds);
   print_scores(result, "one regulariser", "returned", "held out");
@@ -113,10 +129,11 @@ void print_tune(const TuneJobResult& result) {
 void add_tune_command(CLI::App& app, int& exit_code) {
   add_job<TuneJobOptions>(
       app, exit_code,
-      {"tune", "Find one regulariser per feature for softmax regression on your data",
+      {"tune", "Find one regulariser per feature for softmax or ridge regression on your data",
        "Examples:\n"
        "  bilevel tune --train train.svm --test test.svm --features words.txt --out tuned\n"
        "  bilevel tune --train x.npy --train-labels y.npy --valid-part 0.3\n"
+       "  bilevel tune --train houses.csv --label-column price --loss squared\n"
        "  bilevel tune --data newsgroups --data-dir 20news-bydate.tar.xz\n"
        "  bilevel tune --resume tuned"},
       [](const TuneJobOptions& options, RunContext& context) { return run_tune(options, context); },

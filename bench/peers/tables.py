@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """clean and tune on tables, beside ten lines of scikit-learn (python3-sklearn of Debian).
 
-    bench/peers/tables.py build/release/bilevel [--jobs tune,clean] [--sets iris,wine,cancer,digits]
+    bench/peers/tables.py build/release/bilevel [--jobs tune,clean,regress] [--sets iris,wine,cancer,digits]
                           [--splits 5] [--forms raw,standardised,svmlight] [--noises uniform,next,one-sided]
+                          [--numbers diabetes,friedman,sparse,dense]
 
 Every row is the mean over splits, with the paired difference to scikit-learn (positive is better) and its standard
 error: "ahead" where the mean is above 0, "level" where it is above minus one standard error, else "BEHIND".
@@ -11,7 +12,8 @@ The peer's rules, fixed beforehand:
   clean  LogisticRegression() without each of 5 folds of the noisy rows, the trusted rows in every fit; a label is
          suspect where the predicted one differs from it, the rank is 1 - p(given label), and the model measured on
          the test rows is LogisticRegression() without the suspects
-Sizes: tune 60 % training, 40 % test; clean 60 % noisy, 10 % trusted, 30 % test; classes in proportion.
+  regress  (tune --loss squared, on the sets of --numbers) RidgeCV(), LassoCV() and ElasticNetCV() as they come
+Sizes: tune and regress 60 % training, 40 % test; clean 60 % noisy, 10 % trusted, 30 % test; classes in proportion.
 Seconds are of the job alone: the program's own count, without the start of the process and the reading.
 """
 import argparse
@@ -27,8 +29,8 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import numpy as np
 from sklearn import datasets
-from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.linear_model import ElasticNetCV, LassoCV, LogisticRegression, LogisticRegressionCV, RidgeCV
+from sklearn.metrics import f1_score, r2_score, roc_auc_score
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.preprocessing import StandardScaler
 
@@ -93,6 +95,36 @@ def tune(program, x, y, seed, form):
             (found["test_accuracy"], found["test_loss"], found["seconds"]), found["returned"])
 
 
+def numbers(name, seed):
+    if name == "diabetes":
+        return datasets.load_diabetes(return_X_y=True)
+    if name == "friedman":
+        return datasets.make_friedman1(300, 30, noise=1, random_state=seed)
+    if name == "sparse":
+        return datasets.make_regression(150, 60, n_informative=5, noise=30, random_state=seed)
+    return datasets.make_regression(150, 40, n_informative=40, noise=60, random_state=seed)
+
+
+def regress(program, name, seed, form):
+    x, y = numbers(name, seed)
+    xa, xb, ya, yb = train_test_split(x, y, test_size=0.4, random_state=seed)
+    if form == "standardised":
+        scaler = StandardScaler().fit(xa)
+        xa, xb = scaler.transform(xa), scaler.transform(xb)
+    peers = []
+    for model in (RidgeCV(), LassoCV(), ElasticNetCV()):
+        begin = time.perf_counter()
+        model.fit(xa, ya)
+        seconds = time.perf_counter() - begin
+        p = model.predict(xb)
+        peers.append((r2_score(yb, p), np.sqrt(np.mean((yb - p) ** 2)), seconds))
+    with tempfile.TemporaryDirectory() as folder:
+        files = Files(folder, form)
+        found = run(program, ["tune", "--loss", "squared", "--train", files.write("train", xa, ya), "--test",
+                              files.write("test", xb, yb), "--seed", str(seed), "--out", os.path.join(folder, "run")])
+    return peers, (found["test_r2"], found["test_rmse"], found["seconds"]), found["returned"]
+
+
 def clean_peer(xn, given, xt, yt, xs, ys, wrong):
     p = np.zeros((len(given), max(given.max(), yt.max()) + 1))
     for a, b in StratifiedKFold(5, shuffle=True, random_state=0).split(xn, given):
@@ -147,16 +179,25 @@ def row(title, measures, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
-    parser.add_argument("--jobs", default="tune,clean")
+    parser.add_argument("--jobs", default="tune,clean,regress")
     parser.add_argument("--sets", default=",".join(LOADERS))
     parser.add_argument("--forms", default="raw,standardised,svmlight")
     parser.add_argument("--noises", default="uniform,next,one-sided")
+    parser.add_argument("--numbers", default="diabetes,friedman,sparse,dense")
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--first-split", type=int, default=0)
     o = parser.parse_args()
     seeds = range(o.first_split, o.first_split + o.splits)
     print(f"{'job, set, form':<34}{'measure':<10}{'sklearn':>9}{'bilevel':>9}   difference")
     for job in o.jobs.split(","):
+        if job == "regress":
+            for name in o.numbers.split(","):
+                for form in o.forms.split(","):
+                    results = [regress(o.program, name, seed, form) for seed in seeds]
+                    for i, peer in enumerate(("RidgeCV", "LassoCV", "ElasticNetCV")):
+                        row(f"{name} {form} {peer}", [("R2", 1), ("RMSE", -1)],
+                            [(peers[i], ours, returned) for peers, ours, returned in results])
+            continue
         for name in o.sets.split(","):
             data = LOADERS[name]()
             for form in o.forms.split(","):

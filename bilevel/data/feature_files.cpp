@@ -135,10 +135,10 @@ void require_same_scale(const std::vector<LabelledFile>& files, const std::vecto
   }
 }
 
-void add_labels(const LabelledFile& file, LabelledFeatures& examples) {
+void add_labels(const LabelledFile& file, bool any_number, LabelledFeatures& examples) {
   examples.labels_from = file.labels.empty() ? file.features : file.labels;
   if (!file.labels.empty()) {
-    examples.labels = read_labels(file.labels);
+    examples.labels = read_labels(file.labels, any_number);
   } else if (!examples.labels.defined()) {
     line_error(file.features, 0, "a file of labels beside it",
                fmt::format("{}, which holds no labels", name_of(file_format(file.features))),
@@ -192,7 +192,7 @@ Features append_ones(const Features& features) {
   return result;
 }
 
-Tensor read_labels(const std::string& path) {
+Tensor read_labels(const std::string& path, bool any_number) {
   const FileFormat format = file_format(path);
   if (format == FileFormat::svmlight) return read_svmlight(path).labels;
   if (format == FileFormat::csv || format == FileFormat::tsv) {
@@ -212,6 +212,7 @@ Tensor read_labels(const std::string& path) {
     line_error(path, 0, "labels as a vector of whole numbers", shape_text(labels),
                "are the features and the labels swapped? One-hot rows are not read: save Y.argmax(1)");
   }
+  if (any_number) return labels.to(at::kDouble);
   if (labels.is_floating_point()) {  // as NumPy saves them where nobody chose a type: 0.0, 1.0, 2.0
     const Tensor numbers = labels.to(at::kDouble);
     const Tensor bad = (numbers.ne(numbers.floor()) | numbers.abs().gt(largest_whole_label)).nonzero();
@@ -267,7 +268,7 @@ std::vector<LabelledFeatures> read_labelled_files(const std::vector<LabelledFile
       line_error(files[i].features, 0, fmt::format("{} features, as in {}", first, files[0].features),
                  fmt::format("{}", columns), "prepare all sets in the same way");
     }
-    add_labels(files[i], result[i]);
+    add_labels(files[i], options.labels_are_numbers, result[i]);
   }
   return result;
 }

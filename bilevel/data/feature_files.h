@@ -52,10 +52,11 @@ struct FeatureFileOptions {
   std::string label_column = "last";  // of a table without a file of labels: first, last, a name, a position
   at::ScalarType dtype = at::kFloat;  // of the features; float or double
   std::string group_column = {};      // of tables, said like the label column; empty = none
+  bool labels_are_numbers = false;    // targets of a regression: need not be whole
 };
 
-// One whole number per example, from any of the formats.
-Tensor read_labels(const std::string& path);
+// One whole number per example, from any of the formats; or any number, in double precision.
+Tensor read_labels(const std::string& path, bool any_number = false);
 
 // Files that belong together: the same number of columns, all sparse or all dense. The columns of tables with
 // headers are matched by name. Bytes are scaled to [0, 1], everything else is taken as it is, and the two are

@@ -38,6 +38,13 @@ void complete_features(ExampleSet& set, const char* name, int64_t columns, at::S
   }
 }
 
+void complete_targets(ExampleSet& set, const char* name) {
+  set.labels = set.labels.detach().to(at::kCPU, at::kDouble).flatten().contiguous();
+  if (!set.labels.isfinite().all().item<bool>()) {
+    throw std::invalid_argument(fmt::format("{}: a target is not finite", name));
+  }
+}
+
 void complete_labels(ExampleSet& set, const char* name) {
   if (!c10::isIntegralType(set.labels.scalar_type(), /*includeBool=*/false)) {
     throw std::invalid_argument(fmt::format("{}: the labels must be whole numbers, found {}", name,
@@ -46,15 +53,15 @@ void complete_labels(ExampleSet& set, const char* name) {
   set.labels = set.labels.detach().to(at::kCPU, at::kLong).flatten().contiguous();
 }
 
-}  // namespace
-
-ExampleSets completed(ExampleSets data, at::ScalarType dtype) {
+// Rows and labels of all sets, the labels by `complete`.
+template <typename Complete>
+void complete_sets(ExampleSets& data, at::ScalarType dtype, Complete complete) {
   if (data.train.size() == 0) throw std::invalid_argument("train: there are no examples");
   int64_t columns = -1;
   for (const auto& [set, name] :
        {std::pair{&data.train, "train"}, std::pair{&data.valid, "valid"}, std::pair{&data.test, "test"}}) {
     if (set->size() == 0) continue;
-    complete_labels(*set, name);
+    complete(*set, name);
     complete_features(*set, name, columns, dtype);
     columns = data.train.features.columns();
     if (set->features.is_sparse() != data.train.features.is_sparse()) {
@@ -63,6 +70,19 @@ ExampleSets completed(ExampleSets data, at::ScalarType dtype) {
                       set->features.is_sparse() ? "sparse" : "dense"));
     }
   }
+  if (data.feature_names.empty()) {
+    for (int64_t j = 0; j < columns; ++j) data.feature_names.push_back(fmt::format("column {}", j));
+  }
+  if (static_cast<int64_t>(data.feature_names.size()) != columns) {
+    throw std::invalid_argument(
+        fmt::format("train: {} features with {} names", columns, data.feature_names.size()));
+  }
+}
+
+}  // namespace
+
+ExampleSets completed(ExampleSets data, at::ScalarType dtype) {
+  complete_sets(data, dtype, complete_labels);
   if (data.class_names.empty()) {
     const int64_t classes = data.train.labels.max().item<int64_t>() + 1;
     for (int64_t k = 0; k < classes; ++k) data.class_names.push_back(std::to_string(k));
@@ -72,13 +92,12 @@ ExampleSets completed(ExampleSets data, at::ScalarType dtype) {
   check_labels(data.train.labels, classes, true, "train");
   if (data.valid.size() > 0) check_labels(data.valid.labels, classes, false, "valid");
   if (data.test.size() > 0) check_labels(data.test.labels, classes, false, "test");
-  if (data.feature_names.empty()) {
-    for (int64_t j = 0; j < columns; ++j) data.feature_names.push_back(fmt::format("column {}", j));
-  }
-  if (static_cast<int64_t>(data.feature_names.size()) != columns) {
-    throw std::invalid_argument(
-        fmt::format("train: {} features with {} names", columns, data.feature_names.size()));
-  }
+  return data;
+}
+
+ExampleSets completed_numbers(ExampleSets data, at::ScalarType dtype) {
+  complete_sets(data, dtype, complete_targets);
+  data.class_names.clear();
   return data;
 }
 

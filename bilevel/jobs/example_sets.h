@@ -33,5 +33,7 @@ struct ExampleSets {
 // int64. Throws std::invalid_argument naming the set and the example where rows and labels do not fit, a
 // number is not finite, or a label is no class; and naming the class that has no training example.
 ExampleSets completed(ExampleSets data, at::ScalarType dtype);
+// The same for a regression: labels may be any finite numbers and become doubles, and there are no classes.
+ExampleSets completed_numbers(ExampleSets data, at::ScalarType dtype);
 
 }  // namespace bilevel

@@ -57,9 +57,10 @@ int64_t nonzeros_in(const Features& features) {
 }
 
 TableSets table_sets_of(const ExampleSets& data, const TuneJobOptions& o, at::ScalarType dtype) {
-  ExampleSets all = completed(data, dtype);
+  const bool is_squared = o.loss == "squared";
+  ExampleSets all = is_squared ? completed_numbers(data, dtype) : completed(data, dtype);
   TableSets sets;
-  sets.classes = static_cast<int64_t>(all.class_names.size());
+  sets.classes = is_squared ? 1 : static_cast<int64_t>(all.class_names.size());
   sets.class_names = std::move(all.class_names);
   sets.feature_names = std::move(all.feature_names);
   sets.nonzeros = nonzeros_in(all.train.features);
@@ -92,12 +93,12 @@ std::string csv_quoted(const std::string& name) {
   return result + '"';
 }
 
-Json feature_json(const TuneJobResult& result, int64_t j) {
-  const auto x = result.x[j].item<double>();
-  return {{"name", result.feature_names[static_cast<size_t>(j)]},
-          {"column", j},
-          {"x", number(x)},
-          {"regulariser", number(std::exp(x))}};
+Json feature_json(const TunePenalty& p) {
+  Json json = {{"name", p.feature}, {"column", p.column}};
+  if (!p.class_name.empty()) json["class"] = p.class_name;
+  json["x"] = number(p.x);
+  json["regulariser"] = number(std::exp(p.x));
+  return json;
 }
 
 }  // namespace
@@ -134,7 +135,7 @@ TuneJobResult run_tune(TuneJobOptions o, const ExampleSets& data, RunContext& co
 }
 
 std::vector<int64_t> by_regularizer(const Tensor& x) {
-  const Tensor values = x.detach().to(at::kDouble).contiguous();
+  const Tensor values = x.detach().to(at::kDouble).flatten().contiguous();
   const double* value = values.data_ptr<double>();
   std::vector<int64_t> order(static_cast<size_t>(values.numel()));
   std::iota(order.begin(), order.end(), 0);
@@ -142,26 +143,48 @@ std::vector<int64_t> by_regularizer(const Tensor& x) {
   return order;
 }
 
+std::vector<TunePenalty> ordered_penalties(const TuneJobResult& result) {
+  const bool has_classes = result.x.dim() > 1;
+  const int64_t classes = has_classes ? result.x.size(1) : 1;
+  const Tensor x = result.x.detach().to(at::kDouble).contiguous();
+  const Tensor weights = result.model.narrow(0, 0, result.x.size(0)).to(at::kDouble);
+  const Tensor norms = (has_classes ? weights.abs() : weights.norm(2, 1)).contiguous();
+  std::vector<TunePenalty> ordered;
+  for (const int64_t position : result.order) {
+    const int64_t column = position / classes;
+    ordered.push_back({.feature = result.feature_names[static_cast<size_t>(column)],
+                       .class_name = has_classes ? result.class_names[static_cast<size_t>(position % classes)]
+                                                 : std::string(),
+                       .column = column,
+                       .x = x.data_ptr<double>()[position],
+                       .weight_norm = norms.data_ptr<double>()[position]});
+  }
+  return ordered;
+}
+
 void add_features(const TuneJobResult& result, size_t count, Json& json) {
   json["most_regularised"] = json["least_regularised"] = Json::array();
-  const std::vector<int64_t>& order = result.order;
-  for (size_t i = 0; i < std::min(count, order.size()); ++i) {
-    json["most_regularised"].push_back(feature_json(result, order[i]));
-    json["least_regularised"].push_back(feature_json(result, order[order.size() - 1 - i]));
+  if (count == 0) return;
+  const std::vector<TunePenalty> ordered = ordered_penalties(result);
+  for (size_t i = 0; i < std::min(count, ordered.size()); ++i) {
+    json["most_regularised"].push_back(feature_json(ordered[i]));
+    json["least_regularised"].push_back(feature_json(ordered[ordered.size() - 1 - i]));
   }
 }
 
 std::vector<std::string> write_tune_files(const TuneJobResult& result) {
   const std::filesystem::path path(result.folder);
-  const Tensor norms = result.model.norm(2, 1);
   write_npy(path / "regularisers.npy", result.x.exp());
   write_npy(path / "model.npy", result.model);
   write_file(path / "regularisers.csv", [&](std::ostream& to) {
-    to << "feature,x,regulariser,weight_norm\n";
-    for (const int64_t j : result.order) {
-      const auto x = result.x[j].item<double>();
-      to << fmt::format("{},{:.9g},{:.9g},{:.9g}\n", csv_quoted(result.feature_names[static_cast<size_t>(j)]),
-                        x, std::exp(x), norms[j].item<double>());
+    const bool has_classes = result.x.dim() > 1, has_groups = !result.group_names.empty();
+    to << "feature," << (has_classes ? "class," : "") << (has_groups ? "group," : "")
+       << "x,regulariser,weight_norm\n";
+    for (const TunePenalty& p : ordered_penalties(result)) {
+      to << csv_quoted(p.feature) << ',';
+      if (has_classes) to << csv_quoted(p.class_name) << ',';
+      if (has_groups) to << csv_quoted(result.group_names[static_cast<size_t>(p.column)]) << ',';
+      to << fmt::format("{:.9g},{:.9g},{:.9g}\n", p.x, std::exp(p.x), p.weight_norm);
     }
   });
   return {"regularisers.npy", "regularisers.csv", "model.npy"};

@@ -21,8 +21,8 @@
 
 namespace bilevel {
 
-// Losses and accuracies in percent, by the names that summary.json has: "test_loss". Those of a set that
-// there is not are left out.
+// Losses and accuracies in percent, by the names that summary.json has: "test_loss"; of the squared loss
+// "test_rmse" and "test_r2" in place of accuracies. Those of a set that there is not are left out.
 using TuneScores = std::map<std::string, double>;
 
 // By an algorithm.
@@ -40,8 +40,10 @@ struct TuneJobResult {
   std::string by = {};  // the way that was taken
   int64_t train_examples = 0, valid_examples = 0, test_examples = 0, nonzeros = 0;
   std::vector<std::string> class_names = {}, feature_names = {};
-  // What is returned: x, whose exponentials are the regularisers, one per feature; the model, features x
-  // classes, by held-out rows with the intercept as a last row; and the features, the most regularised first.
+  std::vector<std::string> group_names = {};  // of each feature, where groups were asked for
+  // What is returned: x, whose exponentials are the regularisers, one per feature, or features x classes; the
+  // model, features x classes, by held-out rows with the intercept as a last row (of the squared loss one
+  // column); and the positions in x, the most regularised first.
   Tensor x = {}, model = {};
   std::vector<int64_t> order = {};
   TuneScores scores = {}, baseline = {};      // the baseline: x = 0, or one regulariser for all features
@@ -55,6 +57,15 @@ struct TuneJobResult {
   Json json = {};                       // all of it, as summary.json has it
   JobEnd end = {};
 };
+
+// One of the regularisers of a result.
+struct TunePenalty {
+  std::string feature, class_name;  // the class where it has one of its own
+  int64_t column = 0;
+  double x = 0, weight_norm = 0;
+};
+// All of them, the most regularised first.
+std::vector<TunePenalty> ordered_penalties(const TuneJobResult& result);
 
 // Fields that do not have their default values count as given. Throws OptionError for options that cannot be,
 // RunError for a run that cannot go on.

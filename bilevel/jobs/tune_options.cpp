@@ -86,6 +86,28 @@ void add_tune_set(Fields<TuneJobOptions>& f) {
       .one_of({"counts", "unit", "tf-idf"});
 }
 
+void add_tune_table(Fields<TuneJobOptions>& f) {
+  using O = TuneJobOptions;
+  f.heading("tables");
+  f.add(
+       "loss", [](O & o) -> auto& { return o.loss; },
+       "cross-entropy for labels that are classes, squared for numbers (ridge regression)")
+      .one_of({"cross-entropy", "squared"})
+      .of(tune_ways().table)
+      .first();
+  f.add(
+       "groups", [](O & o) -> auto& { return o.groups; },
+       "one regulariser per group of features: a file with a group's name for each feature, one a line, or "
+       "prefix: features whose names agree up to the first _ or =")
+      .of(tune_ways().table)
+      .first();
+  f.add(
+       "per_class", [](O & o) -> auto& { return o.per_class; },
+       "a regulariser for each class, not one for all")
+      .of(tune_ways().table)
+      .first();
+}
+
 // Calls act with the name of each one that was given, but for `without`.
 template <typename Act>
 void for_given_tune_fields(TuneJobOptions& o, const std::string& heading,
@@ -113,6 +135,7 @@ const Fields<TuneJobOptions>& TuneJobOptions::fields() {
     add_tune_set(f);
     f.include(
         [](O & o) -> auto& { return o.table; }, TableChoice::fields(tune_ways()));
+    add_tune_table(f);
     f.include(
         [](O & o) -> auto& { return o.algorithm; }, AlgorithmChoice::fields());
     f.include(
@@ -177,6 +200,10 @@ bool wants_table(TuneJobOptions& o, bool has_valid) {
                                   named("by", tune_ways().table), named("data", o.data)));
   }
   if (!means_table(OptionsView(o), tune_ways(), o.data.empty())) return false;
+  if (o.per_class && o.loss == "squared") {
+    throw OptionError(fmt::format("{} with {}: there are no classes; leave one of them out",
+                                  named("per_class"), named("loss", o.loss)));
+  }
   if (has_valid && o.given(o.table.folds)) {
     throw OptionError(fmt::format(
         "{} with {}: rows are held out in folds where there is no validation file; leave one of them out",
@@ -200,6 +227,7 @@ void set_tune_defaults(TuneJobOptions& o) {
 TableSets read_tune_tables(const TuneJobOptions& o) {
   RegularizerFileOptions files = o.files;
   files.reading.dtype = o.compute.dtype == "float" ? at::kFloat : at::kDouble;
+  files.reading.labels_are_numbers = o.loss == "squared";
   return read_table_sets(files);
 }
 

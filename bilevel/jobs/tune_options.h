@@ -25,6 +25,9 @@ struct TuneJobOptions {
   std::string weights = "unit";
   int64_t top = 20;
   TableChoice table = {};
+  std::string loss = "cross-entropy";  // of tables: or squared, for targets that are numbers
+  std::string groups = {};             // of tables: a file of names, or prefix (tune_groups.h)
+  bool per_class = false;              // of tables
   AlgorithmChoice algorithm = {};
   AutomaticOptions automatic = {};
   ComputeOptions compute = {};

@@ -78,6 +78,17 @@ std::vector<std::string> read_names(const std::string& path, int64_t expected) {
   return names;
 }
 
+Tensor finite_targets(const LabelledFeatures& set) {
+  const Tensor targets = set.labels.to(at::kDouble);
+  const Tensor bad = targets.isfinite().logical_not().nonzero();
+  if (bad.size(0) > 0) {
+    line_error(set.labels_from, 0, "finite targets",
+               fmt::format("{} such examples, example {} first", bad.size(0), bad[0][0].item<int64_t>()),
+               "drop such examples first");
+  }
+  return targets;
+}
+
 }  // namespace
 
 void RegularizerFileOptions::validate() const {
@@ -113,6 +124,16 @@ TableSets read_table_sets(const RegularizerFileOptions& options) {
     sets.feature_names.emplace_back("(bias)");
   }
 
+  if (options.reading.labels_are_numbers) {
+    sets.classes = 1;
+    const auto take = [](LabelledFeatures& set) -> TableSets::Set {
+      return {std::move(set.features), finite_targets(set)};
+    };
+    sets.train = take(read[0]);
+    if (!options.valid.features.empty()) sets.valid = take(read[1]);
+    if (!options.test.features.empty()) sets.test = take(read.back());
+    return sets;
+  }
   const std::vector<int64_t> values = distinct_labels(read[0].labels, read[0].labels_from);
   sets.classes = static_cast<int64_t>(values.size());
   for (const int64_t value : values) sets.class_names.push_back(fmt::format("{}", value));

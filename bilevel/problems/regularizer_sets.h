@@ -40,11 +40,11 @@ struct RegularizerFileOptions {
 struct TableSets {
   struct Set {
     Features features;
-    Tensor labels;  // int64, 0 .. classes-1
+    Tensor labels;  // int64, 0 .. classes-1; or the targets of a regression, in double precision
     int64_t size() const { return labels.defined() ? labels.numel() : 0; }
   };
-  Set train, valid, test;  // empty = there is none
-  int64_t classes = 0, nonzeros = 0;
+  Set train, valid, test;             // empty = there is none
+  int64_t classes = 0, nonzeros = 0;  // of a regression 1 class, without a name
   std::vector<std::string> class_names, feature_names;
 };
 // Throws as the function below.

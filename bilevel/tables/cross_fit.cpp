@@ -37,7 +37,7 @@ Tensor CrossFit::held_out_scores(const SoftmaxTargets& targets, const Tensor& lo
 // By the implicit function theorem: the fit's gradient stays zero, so dW = -H^-1 (dpenalty W), and the
 // penalty of a column grows as fast as itself with its logarithm.
 Tensor CrossFit::derivative(const Tensor& by_scores, double tolerance) {
-  Tensor total = at::zeros({rows_.size(1) - 1}, at::kDouble);
+  Tensor total = at::zeros_like(logarithms_);
   for (size_t k = 0; k < parts_.size(); ++k) {
     const Part& part = parts_[k];
     const Tensor by_weights = part.held.t().mm(by_scores.index_select(0, part.held_index));
@@ -45,8 +45,8 @@ Tensor CrossFit::derivative(const Tensor& by_scores, double tolerance) {
     const HessianSolve solve =
         solve_softmax_hessian(part.fitted, weights_[k], penalty, by_weights, tolerance);
     counts_.hessian_products += solve.products;
-    const Tensor products = (weights_[k] * solve.solution).sum(1) * penalty;
-    total -= products.narrow(0, 0, total.numel());
+    const Tensor products = weights_[k] * solve.solution;
+    total -= ((total.dim() == 1 ? products.sum(1) : products) * penalty).narrow(0, 0, total.size(0));
   }
   return total;
 }

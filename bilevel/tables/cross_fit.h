@@ -22,7 +22,8 @@ class CrossFit {
   CrossFit(const Tensor& rows, const Tensor& fold, int64_t folds, int64_t classes);
 
   // X W of every row that some fold holds out, from the fit without that fold; 0 for the other rows.
-  // `logarithms` of the penalties on the sum of the losses, one for each column but the last.
+  // `logarithms` of the penalties on the sum of the losses, one for each column but the last, or such columns
+  // x classes.
   Tensor held_out_scores(const SoftmaxTargets& targets, const Tensor& logarithms, double tolerance);
   // The derivative of a loss of these scores by the logarithms, exact where the fits are converged and their
   // targets are soft labels: `by_scores` is the loss's derivative by the scores.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <stdexcept>
+#include <vector>
 
 #include "bilevel/core/lbfgs.h"
 #include "bilevel/core/linear_solve.h"
@@ -14,14 +15,17 @@ namespace {
 constexpr double intercept_penalty = 1e-9;
 constexpr int64_t most_fit_gradients = 1000, most_products = 1000, lbfgs_memory = 10;
 
+// Columns x 1, or x classes.
+Tensor as_matrix(const Tensor& penalty) { return penalty.dim() == 1 ? penalty.unsqueeze(1) : penalty; }
+
 // The inverse root of a column's curvature: of a standardised one's at p = 1/2, and of its penalty.
-Tensor column_lengths(const Tensor& penalty) { return (penalty + 0.25).rsqrt().unsqueeze(1); }
+Tensor column_lengths(const Tensor& penalty) { return (as_matrix(penalty) + 0.25).rsqrt(); }
 
 }  // namespace
 
 SoftmaxFit fit_softmax(const Tensor& rows, const SoftmaxTargets& targets, const Tensor& penalty,
                        const Tensor& start, double tolerance) {
-  const Tensor length = column_lengths(penalty), ridge = penalty.unsqueeze(1), transposed = rows.t();
+  const Tensor length = column_lengths(penalty), ridge = as_matrix(penalty), transposed = rows.t();
   const auto count = static_cast<double>(rows.size(0));
   const auto gradient = [&](const Tensor& flat) {
     const Tensor weights = flat.view(start.sizes()) * length;
@@ -51,7 +55,7 @@ SoftmaxFit fit_softmax(const Tensor& rows, const SoftmaxTargets& targets, const 
 
 HessianSolve solve_softmax_hessian(const Tensor& rows, const Tensor& weights, const Tensor& penalty,
                                    const Tensor& b, double tolerance) {
-  const Tensor length = column_lengths(penalty), ridge = penalty.unsqueeze(1), transposed = rows.t();
+  const Tensor length = column_lengths(penalty), ridge = as_matrix(penalty), transposed = rows.t();
   const auto count = static_cast<double>(rows.size(0));
   const Tensor p = rows.mm(weights).softmax(1);
   const auto product = [&](const Tensor& flat) {
@@ -71,7 +75,9 @@ HessianSolve solve_softmax_hessian(const Tensor& rows, const Tensor& weights, co
 }
 
 Tensor penalties(const Tensor& logarithms, int64_t rows) {
-  const Tensor intercept = at::full({1}, intercept_penalty, at::kDouble);
+  std::vector<int64_t> one_row = logarithms.sizes().vec();
+  one_row[0] = 1;
+  const Tensor intercept = at::full(one_row, intercept_penalty, at::kDouble);
   return at::cat({logarithms.exp() / static_cast<double>(rows), intercept});
 }
 

@@ -27,8 +27,8 @@ struct SoftmaxFit {
   bool converged = false;
 };
 
-// `penalty`: one per column, at least 0. `tolerance` is for the gradient's norm in variables that make every
-// column's curvature about 1, so that it means the same for every penalty.
+// `penalty`: one per column, or columns x classes, at least 0. `tolerance` is for the gradient's norm in
+// variables that make every column's curvature about 1, so that it means the same for every penalty.
 SoftmaxFit fit_softmax(const Tensor& rows, const SoftmaxTargets& targets, const Tensor& penalty,
                        const Tensor& start, double tolerance);
 
@@ -41,8 +41,8 @@ struct HessianSolve {
 HessianSolve solve_softmax_hessian(const Tensor& rows, const Tensor& weights, const Tensor& penalty,
                                    const Tensor& b, double tolerance);
 
-// One for each column, and next to nothing for the last, the intercept. The logarithms are of penalties on
-// the sum of the losses, as people give them: 1/C.
+// One for each column, or columns x classes, and next to nothing for the last, the intercept. The logarithms
+// are of penalties on the sum of the losses, as people give them: 1/C.
 Tensor penalties(const Tensor& logarithms, int64_t rows);
 
 Tensor label_matrix(const Tensor& labels, int64_t classes);  // double

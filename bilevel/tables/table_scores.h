@@ -15,4 +15,11 @@ struct TableScores {
 };
 TableScores score_table(const Features& rows, const Tensor& labels, const Tensor& weights);
 
+struct NumberScores {
+  double loss = 0;           // mean square of the differences, in the square of the user's unit
+  double rmse = 0;           // its root
+  double determination = 0;  // R2: 1 - loss / variance of the targets; NaN where they are all the same
+};
+NumberScores score_numbers(const Features& rows, const Tensor& targets, const Tensor& weights);
+
 }  // namespace bilevel

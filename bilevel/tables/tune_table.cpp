@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -13,84 +14,27 @@
 #include "bilevel/core/lbfgs.h"
 #include "bilevel/core/random.h"
 #include "bilevel/tables/folds.h"
+#include "bilevel/tables/lasso_path.h"
+#include "bilevel/tables/penalty_groups.h"
 #include "bilevel/tables/scaled_table.h"
+#include "bilevel/tables/softmax_fit.h"
 
 namespace bilevel {
 namespace {
 
 constexpr double strongest_single = 9, weakest_single = -7, single_step = 2;
-constexpr double search_tolerance = 1e-4, refit_tolerance = 1e-6, hessian_tolerance = 1e-2;
 constexpr double single_deviation = 3;  // of the one logarithm around 0: a few rows tell it badly
 constexpr double prior_deviation = 1;   // of a column's logarithm around the common one
-constexpr int64_t most_outer_gradients = 8;
-constexpr double largest_first_step = 0.5;  // of the logarithm that moves most
+constexpr double largest_logarithm = 16;
+constexpr int64_t most_lasso_columns = 2000;  // its Gram matrix, for every fold
+constexpr double largest_first_step = 0.5;    // of the logarithm that moves most
 constexpr int64_t nested_folds = 5;
 constexpr double errors_to_gain = 1;
 
-// Rows with their labels, and which fold holds each out; below 0 = none does.
-struct Rows {
-  Tensor scaled, labels, targets, fold;
-  int64_t folds = 0;
-
-  Rows subset(const Tensor& index) const {
-    return {scaled.index_select(0, index), labels.index_select(0, index), targets.index_select(0, index),
-            fold.index_select(0, index), folds};
-  }
-  // What a final model is fitted to: all rows that some fit may see.
-  Tensor fitted() const {
-    return (folds == 1 ? fold.lt(0) : at::ones_like(fold, at::kBool)).nonzero().squeeze(1);
-  }
-  // With a handful of rows: a fold without rows, or all rows in one fold, leaves nothing to measure or to
-  // fit.
-  bool leaves_a_fold_empty() const {
-    for (int64_t k = 0; k < folds; ++k) {
-      const Tensor held = fold.eq(k);
-      if (!held.any().item<bool>() || held.all().item<bool>()) return true;
-    }
-    return false;
-  }
-};
-
-// The mean cross entropy of the held-out rows as a function of the logarithms.
-class HeldOutLoss {
- public:
-  explicit HeldOutLoss(const Rows& rows)
-      : rows_(rows),
-        cross_(rows.scaled, rows.fold, rows.folds, rows.targets.size(1)),
-        held_(rows.fold.ge(0).to(at::kDouble).unsqueeze(1)),
-        count_(held_.sum().item<double>()) {}
-
-  double operator()(const Tensor& logarithms) {
-    scores_ = cross_.held_out_scores({rows_.targets, TargetKind::soft_labels}, logarithms, search_tolerance);
-    return -(scores_.log_softmax(1) * rows_.targets * held_).sum().item<double>() / count_;
-  }
-  // Where it was evaluated last.
-  Tensor gradient() {
-    return cross_.derivative((scores_.softmax(1) - rows_.targets) * held_ / count_, hessian_tolerance);
-  }
-  // One per held-out row.
-  Tensor losses() const {
-    const Tensor index = held_.squeeze(1).nonzero().squeeze(1);
-    return -(scores_.log_softmax(1) * rows_.targets).sum(1).index_select(0, index);
-  }
-  double accuracy() const {
-    const Tensor right = scores_.argmax(1).eq(rows_.labels).to(at::kDouble) * held_.squeeze(1);
-    return 100 * right.sum().item<double>() / count_;
-  }
-  CrossFit& cross() { return cross_; }
-  int64_t columns() const { return cross_.columns(); }
-  double count() const { return count_; }
-
- private:
-  const Rows& rows_;
-  CrossFit cross_;
-  Tensor held_, scores_;
-  double count_;
-};
-
 struct Found {
-  Tensor logarithms;
+  Tensor logarithms;  // as HeldOutLoss takes them
   double loss = std::numeric_limits<double>::infinity();
+  Tensor losses = {};  // of the held-out rows, where they do not follow from the logarithms
 };
 
 // Where a parabola through three points at equal distances has its minimum, in distances from the middle one;
@@ -107,7 +51,7 @@ Found search_single(HeldOutLoss& loss, const TableHooks& hooks) {
   std::vector<double> values;
   const auto evaluate = [&](double logarithm) {
     hooks.say(fmt::format("one regulariser, {:.3g}", std::exp(logarithm)));
-    const Tensor all = alike(logarithm, loss.columns());
+    const Tensor all = at::full({loss.columns()}, logarithm, at::kDouble);
     const double prior = 0.5 * logarithm * logarithm / (single_deviation * single_deviation * loss.count());
     values.push_back(loss(all) + prior);
     if (values.back() < best.loss) best = {all, values.back()};
@@ -126,38 +70,30 @@ Found search_single(HeldOutLoss& loss, const TableHooks& hooks) {
   return best;
 }
 
-Found search_columns(HeldOutLoss& loss, const Found& single, const TableHooks& hooks, int64_t& gradients) {
+// From the one penalty, over as many numbers as there are groups.
+Found search_groups(HeldOutLoss& loss, const Found& single, const PenaltyGroups& groups,
+                    const TableHooks& hooks, int64_t& gradients) {
   Found best;
   const double weight = 1 / (prior_deviation * prior_deviation * loss.count());
+  const double common = single.logarithms[0].item<double>();
   const auto gradient = [&](const Tensor& moved) {
-    hooks.say(fmt::format("one regulariser per column, loss {:.4f}", best.loss));
+    hooks.say(fmt::format("{} regularisers, loss {:.4f}", groups.count(), best.loss));
     ++gradients;
-    const Tensor logarithms = single.logarithms + moved;
+    const Tensor logarithms = groups.spread(moved + common).clamp(-largest_logarithm, largest_logarithm);
     const double value = loss(logarithms) + 0.5 * weight * moved.square().sum().item<double>();
     if (std::isfinite(value) && value < best.loss) best = {logarithms, value};
-    return loss.gradient().add_(moved, weight);
+    return groups.gathered(loss.gradient()).add_(moved, weight);
   };
-  const Tensor start = at::zeros_like(single.logarithms), first = gradient(start);
+  const Tensor start = at::zeros({groups.count()}, at::kDouble), first = gradient(start);
   const double steepest = first.abs().max().item<double>();
   LbfgsOptions options;
-  options.most_gradients = most_outer_gradients;
+  options.most_gradients = loss.most_outer_gradients();
   options.relative_tolerance = 1e-2;
   options.first_step = steepest > 0 ? std::min(1 / weight, largest_first_step / steepest) : 1;
   bool known = true;  // the gradient at the start
   (void)minimize([&](const Tensor& moved) { return std::exchange(known, false) ? first : gradient(moved); },
                  start, options);
   return best;
-}
-
-Tensor refit(const Rows& rows, const Tensor& logarithms, const Tensor& start, FitCounts& counts) {
-  const Tensor index = rows.fitted();
-  const SoftmaxFit fit =
-      fit_softmax(rows.scaled.index_select(0, index), {rows.targets.index_select(0, index)},
-                  penalties(logarithms, index.numel()), start, refit_tolerance);
-  ++counts.fits;
-  counts.unconverged += fit.converged ? 0 : 1;
-  counts.gradients += fit.gradients;
-  return fit.weights;
 }
 
 void add(FitCounts& to, const FitCounts& more) {
@@ -179,10 +115,10 @@ Gain gain_of(const Tensor& gains) {
                              : std::numeric_limits<double>::infinity()};
 }
 
-// The loss that the columns' own penalties save on rows that the search for them has not seen. It ends where
-// the parts so far save nothing.
-Gain nested_gain(const Rows& rows, const Found& single, uint64_t seed, const TableHooks& hooks,
-                 TuneTableResult& r) {
+// The loss that penalties of their own save on rows that the search for them has not seen. It ends where the
+// parts so far save nothing.
+Gain nested_gain(const HeldOutRows& rows, const Found& single, const PenaltyGroups& groups, uint64_t seed,
+                 const TableHooks& hooks, TuneTableResult& r) {
   Random random(named_seed(seed, "nested folds"));
   const Tensor held = rows.fold.ge(0).nonzero().squeeze(1);
   const Tensor part =
@@ -193,31 +129,90 @@ Gain nested_gain(const Rows& rows, const Found& single, uint64_t seed, const Tab
     const Tensor unseen = held.index_select(0, part.eq(k).nonzero().squeeze(1));
     if (unseen.numel() == 0) continue;
     const Tensor seen = at::ones_like(rows.fold, at::kBool).index_fill_(0, unseen, 0).nonzero().squeeze(1);
-    const Rows others = rows.subset(seen), test = rows.subset(unseen);
+    const HeldOutRows others = rows.subset(seen), test = rows.subset(unseen);
     if (others.leaves_a_fold_empty()) continue;
-    HeldOutLoss loss(others);
-    const Found columns = search_columns(loss, single, hooks, r.outer_gradients);
+    const std::unique_ptr<HeldOutLoss> loss = HeldOutLoss::of(others);
+    const Found found = search_groups(*loss, single, groups, hooks, r.outer_gradients);
     const auto losses = [&](const Tensor& logarithms) {
-      const Tensor weights = refit(others, logarithms, loss.cross().mean_weights(), r.counts);
-      return -(test.scaled.mm(weights).log_softmax(1) * test.targets).sum(1);
+      return loss->losses_of(test, loss->refit(logarithms, r.counts));
     };
-    gains.push_back(losses(single.logarithms) - losses(columns.logarithms));
-    add(r.counts, loss.cross().counts());
+    gains.push_back(losses(single.logarithms) - losses(found.logarithms));
+    add(r.counts, loss->counts());
     gain = gain_of(at::cat(gains));
     if (!(gain.mean > 0)) break;
   }
   return gain;
 }
 
-void check(const TuneTableData& data) {
-  if (data.classes < 2) throw std::invalid_argument("labels of one class leave nothing to tune");
+// The better of the lasso and the adaptive lasso, where it is better than one penalty.
+bool take_lasso(const HeldOutRows& rows, const Tensor& single_losses, double single_logarithm,
+                const TableHooks& hooks, Found& found, TuneTableResult& r) {
+  if (rows.loss != TableLoss::squared || rows.columns() > most_lasso_columns) return false;
+  found.loss = single_losses.mean().item<double>();
+  bool taken = false;
+  for (const PenaltySource source : {PenaltySource::lasso, PenaltySource::adaptive_lasso}) {
+    const bool adaptive = source == PenaltySource::adaptive_lasso;
+    hooks.say(adaptive ? "the adaptive lasso" : "the lasso");
+    const LassoPath path =
+        lasso_path(rows, adaptive ? single_logarithm : std::numeric_limits<double>::quiet_NaN());
+    const double mean = path.losses.mean().item<double>();
+    if (!(mean < found.loss)) continue;
+    taken = true;
+    found = {path.logarithms, mean, path.losses};
+    r.source = source;
+    const Gain gain = gain_of(single_losses - path.losses);
+    r.gain = gain.mean;
+    r.gain_error = gain.error;
+  }
+  return taken;
+}
+
+void check(const TuneTableData& data, const TuneTableOptions& options) {
+  const bool is_squared = options.loss == TableLoss::squared;
+  if (is_squared && options.per_class) {
+    throw std::invalid_argument("per_class: the squared loss has no classes");
+  }
+  if (!is_squared && data.classes < 2) {
+    throw std::invalid_argument("labels of one class leave nothing to tune");
+  }
   for (const auto& [labels, set] :
        {std::pair{&data.labels, "training"}, std::pair{&data.valid_labels, "validation"}}) {
     if (labels->numel() == 0) continue;
-    if (labels->min().item<int64_t>() < 0 || labels->max().item<int64_t>() >= data.classes) {
+    if (is_squared) {
+      if (!labels->isfinite().all().item<bool>()) {
+        throw std::invalid_argument(fmt::format("a {} target is not finite", set));
+      }
+    } else if (labels->min().item<int64_t>() < 0 || labels->max().item<int64_t>() >= data.classes) {
       throw std::invalid_argument(fmt::format("a {} label is outside 0 .. {}", set, data.classes - 1));
     }
   }
+  if (is_squared && data.labels.max().equal(data.labels.min())) {
+    throw std::invalid_argument("targets that are all the same leave nothing to tune");
+  }
+}
+
+HeldOutRows rows_of(const TuneTableData& data, const TuneTableOptions& options, const TableScale& scale) {
+  const bool has_valid = data.valid_labels.numel() > 0, is_squared = options.loss == TableLoss::squared;
+  HeldOutRows rows;
+  rows.loss = options.loss;
+  rows.scaled = scale.scaled(data.train);
+  Tensor labels = data.labels;
+  if (has_valid) {
+    rows.scaled = at::cat({rows.scaled, scale.scaled(data.valid)});
+    labels = at::cat({labels, data.valid_labels});
+  }
+  rows.labels = is_squared ? at::zeros({labels.numel()}, at::kLong) : labels;
+  rows.targets = is_squared ? labels.to(at::kDouble).unsqueeze(1) : label_matrix(labels, data.classes);
+  if (has_valid) {
+    rows.folds = 1;
+    rows.fold = at::cat(
+        {at::full({data.labels.numel()}, -1, at::kLong), at::zeros({data.valid_labels.numel()}, at::kLong)});
+  } else {
+    Random random(named_seed(options.seed, "folds"));
+    rows.folds = options.folds;
+    rows.fold = stratified_folds(rows.labels, rows.targets.size(1), options.folds, random);
+  }
+  return rows;
 }
 
 }  // namespace
@@ -231,50 +226,49 @@ void TuneTableOptions::validate(int64_t rows) const {
 
 TuneTableResult tune_table(const TuneTableData& data, const TuneTableOptions& options,
                            const TableHooks& hooks) {
-  check(data);
-  const bool has_valid = data.valid_labels.numel() > 0;
-  if (!has_valid) options.validate(data.labels.numel());
+  check(data, options);
+  if (data.valid_labels.numel() == 0) options.validate(data.labels.numel());
+  const PenaltyGroups groups(data.train.columns(), data.groups, options.per_class ? data.classes : 0);
   const TableScale scale({data.train}, options.standardize);
-  Rows rows;
-  rows.scaled = scale.scaled(data.train);
-  rows.labels = data.labels;
-  if (has_valid) {
-    rows.scaled = at::cat({rows.scaled, scale.scaled(data.valid)});
-    rows.labels = at::cat({data.labels, data.valid_labels});
-    rows.folds = 1;
-    rows.fold = at::cat({at::full({data.labels.numel()}, -1, at::kLong), at::zeros_like(data.valid_labels)});
-  } else {
-    Random random(named_seed(options.seed, "folds"));
-    rows.folds = options.folds;
-    rows.fold = stratified_folds(data.labels, data.classes, options.folds, random);
-  }
-  rows.targets = label_matrix(rows.labels, data.classes);
+  const HeldOutRows rows = rows_of(data, options, scale);
 
   TuneTableResult r;
-  HeldOutLoss loss(rows);
+  const std::unique_ptr<HeldOutLoss> loss = HeldOutLoss::of(rows);
   const auto finish = [&](const Found& found) {
     TunedTable tuned;
     tuned.logarithms = found.logarithms;
-    tuned.held_out_loss = loss(found.logarithms);
-    tuned.held_out_accuracy = loss.accuracy();
-    tuned.weights =
-        scale.in_users_units(refit(rows, found.logarithms, loss.cross().mean_weights(), r.counts));
+    (void)(*loss)(found.logarithms);
+    tuned.held_out_loss = loss->losses().mean().item<double>();
+    tuned.held_out_score = loss->score();
+    tuned.weights = scale.in_users_units(loss->refit(found.logarithms, r.counts));
     return tuned;
   };
-  const Found single = search_single(loss, hooks);
+  const Found single = search_single(*loss, hooks);
   r.single = finish(single);
-  if (options.per_column && data.train.columns() > 1) {
-    const Tensor losses = loss.losses();
-    r.per_column = finish(search_columns(loss, single, hooks, r.outer_gradients));
+  if (options.per_column && groups.count() > 1) {
+    const Tensor losses = loss->losses();
+    r.searched = true;
+    Found sparse;
+    if (!data.groups.defined() &&
+        take_lasso(rows, losses, single.logarithms[0].item<double>(), hooks, sparse, r)) {
+      r.freed = finish(sparse);
+      r.freed.held_out_loss = sparse.loss;  // of fits with their own penalties, not those of all rows
+      r.freed.held_out_score =
+          determination(sparse.losses, rows.targets.index_select(0, rows.fold.ge(0).nonzero().squeeze(1)));
+      r.kept_single = false;
+      add(r.counts, loss->counts());
+      return r;
+    }
+    r.freed = finish(search_groups(*loss, single, groups, hooks, r.outer_gradients));
     // What gains nothing on the rows that it was searched on gains nothing on others.
-    Gain gain = gain_of(losses - loss.losses());
+    Gain gain = gain_of(losses - loss->losses());
     r.nested = gain.clear();
-    if (r.nested) gain = nested_gain(rows, single, options.seed, hooks, r);
+    if (r.nested) gain = nested_gain(rows, single, groups, options.seed, hooks, r);
     r.gain = gain.mean;
     r.gain_error = gain.error;
     r.kept_single = !(r.nested && gain.clear());
   }
-  add(r.counts, loss.cross().counts());
+  add(r.counts, loss->counts());
   return r;
 }
 

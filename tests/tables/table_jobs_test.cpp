@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "bilevel/core/random.h"
 #include "bilevel/problems/label_noise.h"
@@ -74,6 +75,43 @@ TEST(CleanTable, FindsLabelsThatWentToTheNextClass) {
   EXPECT_LT(loss(r.model), 0.6 * loss(r.baseline));
 }
 
+// Of rows that are wrong with probability p, a share p is: in all of them together and in parts by p. What is
+// seen differs from what is expected by no more than three standard errors of independent draws, and a tenth
+// of the expectation for the model's own error.
+TEST(CleanTable, ProbabilitiesThatLabelsAreWrongAreCalibrated) {
+  const LabelledExamples train = clouds(1200, "train"), trusted = clouds(120, "valid");
+  for (const double share : {0.15, 0.35}) {
+    Random random(12);
+    const Tensor wrong = random.uniform({1200}, doubles).lt(share);
+    const Tensor moved =
+        (train.labels + 1 + random.uniform({1200}, doubles).lt(0.5).to(at::kLong)).remainder(3);
+    const CleanTableResult r = clean_table({.train = dense(train.features.to(at::kDouble)),
+                                            .given = at::where(wrong, moved, train.labels),
+                                            .trusted = dense(trusted.features.to(at::kDouble)),
+                                            .trusted_labels = trusted.labels,
+                                            .classes = 3},
+                                           {});
+    const Tensor seen = wrong.to(at::kDouble);
+    const auto expect_calibrated = [&](double from, double to) {
+      const Tensor part = (r.wrong.ge(from) & r.wrong.lt(to)).nonzero().squeeze(1);
+      const Tensor p = r.wrong.index_select(0, part);
+      const double expected = p.sum().item<double>();
+      const double error = std::sqrt((p * (1 - p)).sum().item<double>());
+      EXPECT_NEAR(seen.index_select(0, part).sum().item<double>(), expected, 3 * error + 0.1 * expected)
+          << share << ": of " << part.numel() << " rows with probabilities from " << from << " to " << to;
+    };
+    expect_calibrated(0, 1.1);
+    for (const auto& [from, to] : {std::pair{0.0, 0.1}, std::pair{0.1, 0.5}, std::pair{0.5, 0.9}}) {
+      expect_calibrated(from, to);
+    }
+    expect_calibrated(0.9, 1.1);
+    // The matrix is shown as it was made: even noise.
+    EXPECT_LT((r.noise - (at::eye(3, doubles) * (1 - 1.5 * share) + share / 2)).abs().max().item<double>(),
+              0.06)
+        << r.noise;
+  }
+}
+
 TEST(CleanTable, DoesNotCareForScales) {
   const Tensor scales = at::tensor({1e-3, 1.0, 1e4, 30.0, 0.2}, doubles);
   const CleanTableResult even = clean_table(spoiled(0.4, at::ones({5}, doubles)).data, {});
@@ -125,13 +163,13 @@ TEST(TuneTable, HoldsUselessColumnsWhereUnseenRowsGain) {
   ASSERT_FALSE(r.kept_single) << r.gain << " +- " << r.gain_error << ", nested " << r.nested;
   EXPECT_TRUE(r.nested);
   EXPECT_GT(r.gain, r.gain_error);
-  const Tensor x = r.per_column.logarithms;
+  const Tensor x = r.freed.logarithms;
   EXPECT_LT(x.narrow(0, 0, 2).max().item<double>(), x.narrow(0, 2, 40).min().item<double>());
   const TuneTableData test = with_useless_columns(1000, 40, 10);
   const auto loss = [&](const TunedTable& tuned) {
     return score_table(test.train, test.labels, tuned.weights).loss;
   };
-  EXPECT_LT(loss(r.per_column), loss(r.single) - 0.02);
+  EXPECT_LT(loss(r.freed), loss(r.single) - 0.02);
 }
 
 TEST(TuneTable, ReturnsOneRegulariserWhereColumnsAreAlike) {
