@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <limits>
+#include <numeric>
 #include <vector>
-
-#include "bilevel/tables/softmax_fit.h"
 
 namespace bilevel {
 namespace {
@@ -14,10 +16,17 @@ constexpr int64_t most_em_steps = 60;
 constexpr double em_tolerance = 1e-3;
 constexpr double strengths[] = {1, 3, 10, 30, 100, 1000};
 
-Tensor with_diagonal(const Tensor& noise, double least) {
-  const Tensor right = noise.diagonal(), raised = right.clamp_min(least);
-  const Tensor others = ((1 - raised) / (1 - right).clamp_min(1e-300)).unsqueeze(1) * noise;
-  return others.diagonal_scatter(raised);
+// Rows add up to 1; a diagonal below `least` is raised to it, and what stands beside it makes room.
+void normalise(std::vector<double>& noise, size_t classes, double least) {
+  for (size_t k = 0; k < classes; ++k) {
+    double* row = noise.data() + k * classes;
+    const double sum = std::accumulate(row, row + classes, 0.0);
+    for (size_t l = 0; l < classes; ++l) row[l] /= sum;
+    if (row[k] >= least) continue;
+    const double others = (1 - least) / std::max(1 - row[k], 1e-300);
+    for (size_t l = 0; l < classes; ++l) row[l] *= others;
+    row[k] = least;
+  }
 }
 
 }  // namespace
@@ -39,21 +48,41 @@ Tensor given_label_losses(const NoiseEvidence& evidence, const Tensor& noise) {
 
 Tensor estimate_noise(const NoiseEvidence& evidence, const Tensor& start, double strength,
                       double least_right) {
-  const int64_t classes = start.size(0);
-  const Tensor given = label_matrix(evidence.given, classes);
-  const auto rows = static_cast<double>(evidence.given.numel());
-  Tensor noise = start;
+  const auto classes = static_cast<size_t>(start.size(0));
+  const auto rows = static_cast<size_t>(evidence.given.numel());
+  const Tensor probabilities = evidence.probabilities.contiguous(), given = evidence.given.contiguous();
+  const double* const p = probabilities.data_ptr<double>();
+  const int64_t* const label = given.data_ptr<int64_t>();
+  const Tensor first = start.contiguous();
+  std::vector<double> noise(first.data_ptr<double>(), first.data_ptr<double>() + classes * classes);
+  std::vector<double> next(noise.size()), joint(classes);
+  // A step reads each row a few times: loops over plain numbers, because tensors of this size cost more to
+  // make than to compute, and the folds and strengths of a path take thousands of steps.
   for (int64_t step = 0; step < most_em_steps; ++step) {
-    const Tensor counts = true_label_posterior(evidence, noise).t().mm(given);
-    const double wrong = rows - counts.trace().item<double>();
-    const double share = (wrong + 1) / (rows + static_cast<double>(classes) + 1);
-    const Tensor weighted = counts + strength * even_noise(classes, share);
-    const Tensor next = with_diagonal(weighted / weighted.sum(1, true), least_right);
-    const double change = (next - noise).abs().max().item<double>();
-    noise = next;
+    std::fill(next.begin(), next.end(), 0.0);
+    for (size_t i = 0; i < rows; ++i) {
+      const auto l = static_cast<size_t>(label[i]);
+      double sum = 0;
+      for (size_t k = 0; k < classes; ++k) sum += joint[k] = p[i * classes + k] * noise[k * classes + l];
+      sum = std::max(sum, 1e-300);
+      for (size_t k = 0; k < classes; ++k) next[k * classes + l] += joint[k] / sum;
+    }
+    double right = 0;
+    for (size_t k = 0; k < classes; ++k) right += next[k * classes + k];
+    const auto count = static_cast<double>(rows), types = static_cast<double>(classes);
+    const double share = (count - right + 1) / (count + types + 1);
+    for (size_t k = 0; k < classes; ++k) {
+      for (size_t l = 0; l < classes; ++l) {
+        next[k * classes + l] += strength * (k == l ? 1 - share : share / (types - 1));
+      }
+    }
+    normalise(next, classes, least_right);
+    double change = 0;
+    for (size_t j = 0; j < noise.size(); ++j) change = std::max(change, std::abs(next[j] - noise[j]));
+    noise.swap(next);
     if (change < em_tolerance) break;
   }
-  return noise;
+  return at::tensor(noise, at::kDouble).view(start.sizes());
 }
 
 NoiseStrength choose_noise_strength(const NoiseEvidence& evidence, const Tensor& start, const Tensor& fold,
