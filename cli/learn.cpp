@@ -33,6 +33,13 @@ void print_learn(const LearnJobResult& result) {
     fmt::print("\ntest {}: {} over {} tasks of classes never seen (95 % interval)\n",
                result.regression ? "loss" : "accuracy", score_text(result.summary.test, result.regression),
                result.summary.test.tasks);
+    fmt::print("of the model after iteration {}, the best on the validation tasks, which is kept\n",
+               state.best_iteration);
+    if (result.baseline.test.tasks > 0) {
+      fmt::print("logistic regression on the raw inputs of the same tasks: {}{}\n",
+                 score_text(result.baseline.test, false),
+                 result.beats_baseline() ? "" : "; what was learned is no better");
+    }
   }
   fmt::print("{} iterations, {:.1f} s; {} inner and {} outer gradients, {} Hessian and {} cross products\n",
              state.algorithm.iteration, state.seconds, state.counts.inner_gradient,

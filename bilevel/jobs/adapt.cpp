@@ -49,6 +49,8 @@ const Fields<AdaptJobOptions>& AdaptJobOptions::fields() {
 
 namespace {
 
+constexpr int64_t most_more_steps = 32;  // times as many inner steps as tasks were learned with
+
 bool is_png(const std::string& name) {
   const size_t dot = name.rfind('.');
   if (name[0] == '.' || dot == std::string::npos) return false;
@@ -92,8 +94,13 @@ meta::LearnedModel load_learned(const std::string& run) {
   return model;
 }
 
-AdaptJobResult predict(const AdaptJobOptions& o, const meta::LearnedModel& model,
-                       const at::TensorOptions& tensors) {
+// Heads that are learned on fixed features: more steps come nearer to the same solution. A whole network
+// would forget what it started from.
+bool learns_heads(const std::string& learner) {
+  return learner == "aid" || learner == "itd" || learner == "anil";
+}
+
+AdaptJobResult predict(const AdaptJobOptions& o, meta::LearnedModel model, const at::TensorOptions& tensors) {
   const int64_t channels = model.input[0], side = model.input[1];
   const FolderImages support = read_image_folder(o.support, side);
   AdaptJobResult result;
@@ -105,7 +112,6 @@ AdaptJobResult predict(const AdaptJobOptions& o, const meta::LearnedModel& model
   for (const std::string& file : result.files) {
     images.push_back(with_channels(resize_images(read_png(file).unsqueeze(0), side), channels, file));
   }
-  const meta::Learner learner = model.make_learner(ways, tensors);
 
   // Batch norm takes its statistics from what it sees at once: the few known images beside the new ones keep
   // one new image from being its own mean.
@@ -116,10 +122,23 @@ AdaptJobResult predict(const AdaptJobOptions& o, const meta::LearnedModel& model
   task.train_targets = support.labels.unsqueeze(0);
   task.valid_inputs = pixels.unsqueeze(0);
   task.valid_targets = at::zeros({1, pixels.size(0)}, at::kLong);
-  const Tensor outputs =
-      learner.outputs(model.x.to(tensors), task, model.iterations)[0].to(at::kCPU, at::kDouble);
-  result.support_accuracy =
-      meta::task_accuracies(outputs.narrow(0, 0, known).unsqueeze(0), task.train_targets).item<double>();
+  Tensor outputs;
+  for (int64_t factor = 1; factor <= most_more_steps; factor *= 2) {
+    meta::LearnedModel longer = model;
+    longer.learner.inner_steps *= factor;
+    longer.learner.growth *= static_cast<double>(factor);
+    const Tensor tried = longer.make_learner(ways, tensors)
+                             .outputs(model.x.to(tensors), task, model.iterations)[0]
+                             .to(at::kCPU, at::kDouble);
+    const double accuracy =
+        meta::task_accuracies(tried.narrow(0, 0, known).unsqueeze(0), task.train_targets).item<double>();
+    if (factor == 1 || accuracy > result.support_accuracy) {
+      outputs = tried;
+      result.support_accuracy = accuracy;
+      result.inner_steps = longer.learner.inner_steps;
+    }
+    if (accuracy == 100 || !learns_heads(model.learner.name)) break;
+  }
   result.probabilities = outputs.narrow(0, known, outputs.size(0) - known).softmax(1).contiguous();
   const Tensor best = result.probabilities.argmax(1);
   result.best.assign(best.data_ptr<int64_t>(), best.data_ptr<int64_t>() + best.numel());
@@ -148,7 +167,10 @@ std::string predictions_csv(const AdaptJobResult& r) {
 }
 
 Json predictions_json(const std::string& run, const AdaptJobResult& r) {
-  Json out = {{"run", run}, {"support_accuracy", r.support_accuracy}, {"classes", Json::array()}};
+  Json out = {{"run", run},
+              {"support_accuracy", r.support_accuracy},
+              {"inner_steps", r.inner_steps},
+              {"classes", Json::array()}};
   for (size_t c = 0; c < r.classes.size(); ++c) {
     out["classes"].push_back({{"name", r.classes[c]}, {"images", r.counts[c]}});
   }
@@ -170,6 +192,13 @@ AdaptJobResult run_adapt(AdaptJobOptions o, RunContext& context) {
   OptionsView(o).require_all();
   const at::TensorOptions tensors = apply(o.compute, context);
   AdaptJobResult result = predict(o, load_learned(o.run), tensors);
+  if (result.support_accuracy < 100) {
+    context.warning(
+        fmt::format("{:.0f} % of the known images are recognised once learned from: some may be in the wrong "
+                    "class folder, or "
+                    "what was learned in {} does not tell these classes apart",
+                    result.support_accuracy, o.run));
+  }
   if (!o.out.empty()) write_file(o.out, predictions_csv(result));
   result.out = o.out;
   result.json = predictions_json(o.run, result);

@@ -31,7 +31,9 @@ struct AdaptJobResult {
   std::vector<int64_t> best = {};    // the class of each file
   std::vector<int64_t> counts = {};  // support images of each class
   double support_accuracy = 0;       // of the few images themselves, once learned from
-  std::string out = {};              // the file that was written
+  // That took as many: more than tasks were learned with where those did not recognise all of the few images.
+  int64_t inner_steps = 0;
+  std::string out = {};  // the file that was written
   Json json = {};
 };
 // Throws OptionError for folders that have not what they should.

@@ -31,7 +31,7 @@ void set_learn_defaults(LearnJobOptions& o) {
   o.learner = meta::default_learner_options(learner);
   o.learn = {};
   o.data.shape = {};
-  const bool points = data == "blobs" || data == "sinusoids";
+  const bool points = meta::are_points(data);
   if (points) {
     o.network = {.name = "mlp", .filters = 64};
     o.learn.iterations = 300;
@@ -56,9 +56,9 @@ void set_learn_defaults(LearnJobOptions& o) {
     o.learner.inner_rate = learner == "aid" ? 0.0003 : 0.001;
     if (learner == "aid") o.learner.inner_steps = 50;
     if (learner == "imaml") o.learn.outer.rate = 0.001;
-  } else if (!points && data != "omniglot") {
+  } else if (data != "blobs" && data != "omniglot") {
     o.data.shape.shots = 5;
-    o.network.filters = data == "fc100" ? 64 : 32;
+    if (!points) o.network.filters = data == "fc100" ? 64 : 32;
   }
   if (data == "omniglot" && learner == "hyper-representation") o.learn.outer.rate = 0.01;
 }
@@ -159,6 +159,7 @@ Json learn_json(const LearnJobResult& r) {
   const meta::LearnState& state = r.summary.state;
   const meta::TaskScore& test = r.summary.test;
   const auto tested = [&](double value) { return number(test.tasks > 0 ? value : NAN); };
+  const auto baseline = [&](double value) { return number(r.baseline.test.tasks > 0 ? value : NAN); };
   Json out = {{"learner", o.learner.name}, {"data", o.data.data}};
   if (!r.folder.empty()) out["folder"] = r.folder;
   out.update(Json{{"ways", o.data.shape.ways},
@@ -182,6 +183,11 @@ Json learn_json(const LearnJobResult& r) {
                   {"test_loss", tested(test.loss)},
                   {"test_loss_interval", tested(test.loss_interval)},
                   {"test_tasks", test.tasks},
+                  {"best_iteration", state.best_iteration},
+                  {"best_valid_accuracy", number(state.best_valid.accuracy)},
+                  {"best_valid_loss", number(state.best_valid.loss)},
+                  {"baseline_test_accuracy", baseline(r.baseline.test.accuracy)},
+                  {"baseline_test_interval", baseline(r.baseline.test.accuracy_interval)},
                   {"counts", counts_json(state.counts)},
                   {"linear_solves", state.statuses},
                   {"bytes_kept", state.bytes_kept},
@@ -219,7 +225,17 @@ LearnJobResult run_learn(LearnJobOptions o, RunContext& context) {
   result.folder = context.folder_name();
   context.work([&] {
     result.summary = learn_in(context, o, learner, data);
-    const AlgorithmState& learned = result.summary.state.algorithm;
+    const meta::LearnState& learned = result.summary.state;
+    if (result.summary.end == meta::LearnEnd::iterations_done && !result.regression) {
+      context.progress("learn: the baseline on raw inputs");
+      result.baseline = raw_input_baseline(source, o.learn.valid_tasks, o.learn.test_tasks);
+      if (!result.beats_baseline()) {
+        context.warning(fmt::format(
+            "logistic regression on the raw inputs of each task does as well or better ({} against {}): more "
+            "training classes, more iterations or another learner may help; else use the regression",
+            score_text(result.baseline.test, false), score_text(result.summary.test, false)));
+      }
+    }
     result.json = learn_json(result);
     result.end = end_of_learning(result.summary);
     if (context.has_folder() && result.end.status != RunStatus::failed) {
@@ -231,8 +247,8 @@ LearnJobResult run_learn(LearnJobOptions o, RunContext& context) {
                                                           .outputs = source.outputs(),
                                                           .regression = result.regression,
                                                           .scale = data.scale,
-                                                          .iterations = learned.iteration,
-                                                          .x = learned.x});
+                                                          .iterations = learned.best_iteration,
+                                                          .x = learned.best_x});
         result.files = {"model", "checkpoint", "metrics.jsonl"};
       });
     }

@@ -9,6 +9,7 @@
 #include "bilevel/fields/fields.h"
 #include "bilevel/jobs/compute.h"
 #include "bilevel/jobs/job_end.h"
+#include "bilevel/jobs/learn_baseline.h"
 #include "bilevel/meta/learn.h"
 #include "bilevel/meta/learner.h"
 #include "bilevel/meta/networks.h"
@@ -37,6 +38,8 @@ struct LearnJobResult {
   bool regression = false;
   int64_t outer_variables = 0, inner_variables = 0;  // across tasks, and of each
   meta::LearnSummary summary = {};
+  RawInputBaseline baseline = {};  // of classes
+  bool beats_baseline() const { return summary.test.accuracy > baseline.test.accuracy; }
   std::string folder = {};              // empty: nothing is kept
   std::vector<std::string> files = {};  // in it, beside summary.json: `model` holds what was learned
   Json json = {};                       // all of it, as summary.json has it

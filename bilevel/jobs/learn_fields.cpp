@@ -16,7 +16,8 @@ void add_task_fields(Fields<LearnJob>& f) {
   f.add(
        "data", [](auto& o) -> auto& { return o.data.data; },
        fmt::format(
-           "{}; or a folder with a folder of PNG files for each class, perhaps below train, val and test",
+           "{}; or a folder with a folder of PNG files for each class, perhaps below train, val and test; or "
+           "a table, whose classes are parted",
            fmt::join(meta::task_data_names(), ", ")))
       .is(FieldKind::place)
       .first();
@@ -24,6 +25,13 @@ void add_task_fields(Fields<LearnJob>& f) {
        "data_dir", [](auto& o) -> auto& { return o.data.folder; }, "where sets known by name are")
       .is(FieldKind::place)
       .from_environment("BILEVEL_DATA");
+  f.add(
+       "labels", [](auto& o) -> auto& { return o.data.labels; },
+       "a file of labels, of a table that has none inside (NPY, IDX)")
+      .is(FieldKind::place);
+  f.add(
+      "label_column", [](auto& o) -> auto& { return o.data.label_column; },
+      "of a table: first, last, a name of its header, or a position from 0");
   f.add(
        "image_size", [](auto& o) -> auto& { return o.data.image_size; },
        "rescale to this height and width; 0 = the data's")
@@ -35,7 +43,7 @@ void add_task_fields(Fields<LearnJob>& f) {
       .first();
   f.add(
        "shots", [](auto& o) -> auto& { return o.data.shape.shots; },
-       "k: training examples of a class (1; fc100 and folders 5; sinusoids 10)")
+       "k: training examples of a class (1; fc100, folders and tables 5; sinusoids 10)")
       .in(at_least(1, 10000))
       .by_rule()
       .first();

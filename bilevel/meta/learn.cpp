@@ -83,6 +83,17 @@ std::string why_learning_failed(const Learner& learner, const LearnState& state,
                                         : "a larger --ridge or a smaller --outer-rate");
 }
 
+void keep_as_best(const TaskScore& valid, LearnState& state) {
+  state.best_x = state.algorithm.x.clone();
+  state.best_iteration = state.algorithm.iteration;
+  state.best_valid = valid;
+}
+
+bool is_better(const TaskScore& a, const TaskScore& b, bool regression) {
+  if (!regression && a.accuracy != b.accuracy) return a.accuracy > b.accuracy;
+  return a.loss < b.loss;
+}
+
 void record(const Learner& learner, const TaskSource& source, const LearnOptions& options,
             LearnState& state) {
   LearnRecord r;
@@ -94,6 +105,9 @@ void record(const Learner& learner, const TaskSource& source, const LearnOptions
   r.counts = state.counts;
   r.seconds = state.seconds;
   state.history.push_back(r);
+  if (!state.best_x.defined() || is_better(r.valid, state.best_valid, source.regression())) {
+    keep_as_best(r.valid, state);
+  }
   state.loss_sum = 0;
   state.loss_count = 0;
 }
@@ -168,6 +182,8 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
                                 state.history.back().iteration != state.algorithm.iteration)) {
     look();
   }
+  // A checkpoint of an earlier version, which kept the last x alone.
+  if (!state.best_x.defined()) keep_as_best(state.history.back().valid, state);
   while (state.algorithm.iteration < options.iterations) {
     step(learner, source, options, outer, state);
     if (hooks.step) hooks.step(state);
@@ -185,8 +201,8 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
       return summary;
     }
   }
-  summary.test = score_tasks(learner, source, state.algorithm.x, Part::test, options.test_tasks,
-                             options.tasks_at_once, state.algorithm.iteration, hooks.test);
+  summary.test = score_tasks(learner, source, state.best_x, Part::test, options.test_tasks,
+                             options.tasks_at_once, state.best_iteration, hooks.test);
   summary.end = LearnEnd::iterations_done;
   summary.state = std::move(state);
   return summary;

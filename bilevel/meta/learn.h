@@ -1,6 +1,7 @@
 #pragma once
 // Learning across tasks: iterations of one hypergradient on a meta-batch and one outer step, with the
-// accuracy on tasks of validation classes along the way, and on many tasks of test classes at the end. The
+// accuracy on tasks of validation classes along the way, and on many tasks of test classes at the end, there
+// with the x that was best on the validation tasks: the last one may have been overfitted, or diverged. The
 // state is plain data that can be saved after any iteration; tasks come by number, so that what comes next
 // follows from it.
 
@@ -53,6 +54,9 @@ struct LearnState {
   int64_t loss_count = 0;
   double direction_norm = 0;
   std::vector<LearnRecord> history;
+  Tensor best_x;               // of the best record so far, by its validation tasks; not defined before one
+  int64_t best_iteration = 0;  // of that
+  TaskScore best_valid;
   StatusCounts statuses;  // how often the linear solve, or the formula, ended in which way
   OracleCounts counts;
   int64_t bytes_kept = 0;  // largest, beside x: inner iterates and directions
@@ -74,7 +78,7 @@ struct LearnSummary {
   LearnEnd end = LearnEnd::not_run;
   std::string reason;  // of a failure: most linear solves failed
   LearnState state;
-  TaskScore test;  // of no task where it was interrupted or failed
+  TaskScore test;  // of the best record's x; of no task where it was interrupted or failed
 };
 
 LearnState begin_learning(const Learner& learner, const LearnOptions& options);

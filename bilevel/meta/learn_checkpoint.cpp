@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -47,6 +48,22 @@ LearnRecord record_of(const nlohmann::json& j) {
   return r;
 }
 
+// Checkpoints of earlier versions have none: the best from here on.
+void take_best(const Checkpoint& checkpoint, int64_t outer, c10::Device device, LearnState& state) {
+  const auto found = checkpoint.tensors.find("best_x");
+  if (found == checkpoint.tensors.end()) return;
+  if (found->second.numel() != outer) {
+    throw std::runtime_error(
+        fmt::format("its best x has {} numbers, the learner has {}", found->second.numel(), outer));
+  }
+  state.best_x = found->second.to(device);
+  state.best_iteration = json_as<int64_t>(checkpoint.metadata.at("learn").at("best_iteration"));
+  const auto record = std::find_if(state.history.begin(), state.history.end(),
+                                   [&](const LearnRecord& r) { return r.iteration == state.best_iteration; });
+  if (record == state.history.end()) throw std::runtime_error("its best iteration is none of its records");
+  state.best_valid = record->valid;
+}
+
 }  // namespace
 
 Json record_json(const LearnRecord& r) {
@@ -75,6 +92,10 @@ Checkpoint learn_checkpoint(const LearnState& state) {
                                   {"bytes_kept", state.bytes_kept},
                                   {"history", history},
                                   {"seconds", state.seconds}};
+  if (state.best_x.defined()) {
+    checkpoint.tensors["best_x"] = state.best_x;
+    checkpoint.metadata["learn"]["best_iteration"] = state.best_iteration;
+  }
   return checkpoint;
 }
 
@@ -95,6 +116,7 @@ LearnState learn_state(const Checkpoint& checkpoint, int64_t outer, c10::Device 
     state.bytes_kept = json_as<int64_t>(learn.at("bytes_kept"));
     state.seconds = learn.at("seconds").get<double>();
     for (const auto& r : learn.at("history")) state.history.push_back(record_of(r));
+    take_best(checkpoint, outer, device, state);
     return state;
   } catch (const std::exception& error) {  // whatever is missing or of another kind
     throw std::runtime_error(fmt::format("the checkpoint is none of this learner: {}", error.what()));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "bilevel/meta/blobs.h"
 #include "bilevel/meta/fc100.h"
 #include "bilevel/meta/sinusoids.h"
+#include "bilevel/meta/table_tasks.h"
 #include "bilevel/meta/task_folder.h"
 
 namespace bilevel::meta {
@@ -59,24 +61,55 @@ std::string digest_of(const ImageTaskSet& set) {
   return digest.hex();
 }
 
+std::string digest_of_rows(const TableTaskSet& set) {
+  Sha256 digest;
+  for (const Tensor& tensor : {set.rows.contiguous(), set.labels.contiguous()}) {
+    for (const int64_t size : tensor.sizes()) digest.add({reinterpret_cast<const char*>(&size), sizeof size});
+    digest.add({static_cast<const char*>(tensor.data_ptr()), tensor.nbytes()});
+  }
+  return digest.hex();
+}
+
+bool is_known_by_name(const std::string& data) {
+  const std::vector<std::string> names = task_data_names();
+  return std::find(names.begin(), names.end(), data) != names.end();
+}
+
+bool is_table(const std::string& data) {
+  return !is_known_by_name(data) && std::filesystem::is_regular_file(data);
+}
+
 }  // namespace
+
+bool are_points(const std::string& data) { return data == "blobs" || data == "sinusoids" || is_table(data); }
 
 std::vector<std::string> task_data_names() { return {"blobs", "sinusoids", "omniglot", "fc100"}; }
 
 void TaskDataOptions::validate() const {
   shape.validate();
   const std::vector<std::string> names = task_data_names();
-  const bool named = std::find(names.begin(), names.end(), data) != names.end();
-  if (!named && !is_folder(data)) {
+  const bool named = is_known_by_name(data);
+  const bool table = is_table(data);
+  if (!named && !is_folder(data) && !table) {
     throw std::invalid_argument(
-        fmt::format("data = {}: must be one of {}, or a folder with a subfolder of PNG files for each class",
+        fmt::format("data = {}: must be one of {}, a folder with a subfolder of PNG files for each class, or "
+                    "a table (CSV, "
+                    "TSV, svmlight, NPY or IDX)",
                     data, fmt::join(names, ", ")));
+  }
+  if (label_column != "last" && !table) {
+    throw std::invalid_argument(
+        fmt::format("label_column = {}: it is of a table, and {} is none; leave it out", label_column, data));
+  }
+  if (!labels.empty() && !table) {
+    throw std::invalid_argument(
+        fmt::format("labels = {}: they are of a table, and {} is none; leave it out", labels, data));
   }
   if (image_size < 0 || image_size > largest_image_side) {
     throw std::invalid_argument(
         fmt::format("image_size = {}: must be 0 (the data's own) to {}", image_size, largest_image_side));
   }
-  if (image_size > 0 && (data == "blobs" || data == "sinusoids")) {
+  if (image_size > 0 && are_points(data)) {
     throw std::invalid_argument(
         fmt::format("image_size = {}: {} are no images; leave it out", image_size, data));
   }
@@ -100,6 +133,10 @@ TaskData load_task_data(const TaskDataOptions& o) {
     result.summary =
         fmt::format("sinusoids: {} points to learn from, {} to be judged by", o.shape.shots, o.shape.queries);
     return result;
+  } else if (is_table(o.data)) {
+    TableTaskSet set = read_task_table(o.data, o.labels, o.label_column);
+    result.digest = digest_of_rows(set);
+    result.source = std::make_unique<TableTasks>(std::move(set), o.shape, o.seed, o.tensors);
   } else {
     ImageTaskSet set = image_set_of(o);
     result.digest = digest_of(set);

@@ -13,8 +13,11 @@
 namespace bilevel::meta {
 
 struct TaskDataOptions {
-  // blobs, sinusoids, omniglot, fc100; else a folder of class folders, perhaps below train, val and test.
+  // blobs, sinusoids, omniglot, fc100; else a folder of class folders, perhaps below train, val and test; or
+  // a table (table_tasks.h).
   std::string data = "blobs";
+  std::string labels = {};            // a file, of a table without them
+  std::string label_column = "last";  // of a table as text: first, last, a name or a position
   std::string folder =
       "data";  // where omniglot and fc100 are looked for, or below a folder of their name there
   TaskShape shape;
@@ -32,7 +35,9 @@ struct TaskData {
   std::string digest;               // of images and of the parts' classes; empty: name and seed tell all
 };
 
-std::vector<std::string> task_data_names();  // those that are no folders
+std::vector<std::string> task_data_names();  // those that are no folders or files
+// Rows of numbers rather than images: points known by name, or a table.
+bool are_points(const std::string& data);
 
 // Throws std::invalid_argument for options that do not fit, std::runtime_error for files.
 TaskData load_task_data(const TaskDataOptions& options);

@@ -4,10 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <ATen/ATen.h>
+
 #include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "bilevel/core/random.h"
 #include "bilevel/fields/option_text.h"
 #include "tests/temporary_folder.h"
 
@@ -58,6 +62,49 @@ TEST(LearnJob, InterruptedAndResumedItEndsInTheSameBitsAsInMemory) {
   EXPECT_TRUE(result.summary.state.algorithm.x.equal(expected.summary.state.algorithm.x));
   EXPECT_EQ(result.json.at("test_accuracy"), expected.json.at("test_accuracy"));
   EXPECT_TRUE(std::filesystem::exists(folder / "run/model"));
+}
+
+// Classes that lie in corners of their own, or all in one place.
+class Corners : public meta::TaskSource {
+ public:
+  explicit Corners(double distance) : distance_(distance) {}
+  int64_t outputs() const override { return 4; }
+  std::vector<int64_t> input_shape() const override { return {6}; }
+  int64_t classes(meta::Part /*part*/) const override { return 4; }
+  meta::TaskBatch tasks(meta::Part /*part*/, int64_t first, int64_t count) const override {
+    Random random(static_cast<uint64_t>(first));
+    const auto inputs = [&](int64_t each) {
+      const Tensor corner = distance_ * at::eye(4, 6, at::kDouble).repeat_interleave(each, 0);
+      return (corner + distance_ * 0.05 * random.normal({count, 4 * each, 6}, at::kDouble));
+    };
+    return {inputs(1), meta::class_targets(count, 4, 1, at::kCPU), inputs(3),
+            meta::class_targets(count, 4, 3, at::kCPU)};
+  }
+
+ private:
+  double distance_;
+};
+
+TEST(LearnJob, TheBaselineIsLogisticRegressionOnEachTasksOwnInputs) {
+  EXPECT_EQ(raw_input_baseline(Corners(3), 5, 20).test.accuracy, 100);
+  // Nothing tells the classes apart: one of four is right.
+  EXPECT_EQ(raw_input_baseline(Corners(0), 5, 20).test.accuracy, 25);
+}
+
+TEST(LearnJob, SaysWhatTheBaselineReachesBesideIt) {
+  std::vector<std::string> warnings;
+  RunContext context({}, {.warning = [&](const std::string& text) { warnings.push_back(text); }});
+  LearnJobOptions o = small_learning();
+  o.learn.iterations = 0;
+  const LearnJobResult result = run_learn(o, context);
+  EXPECT_EQ(result.baseline.test.tasks, 5);
+  EXPECT_EQ(result.json.at("baseline_test_accuracy"), result.baseline.test.accuracy);
+  EXPECT_EQ(result.json.at("best_iteration"), 0);
+  // A random embedding of four numbers against all numbers of a point.
+  ASSERT_FALSE(result.beats_baseline()) << result.summary.test.accuracy;
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_EQ(warnings[0].find("logistic regression on the raw inputs of each task does as well or better"), 0U)
+      << warnings[0];
 }
 
 TEST(LearnJob, ACheckpointIsWrittenBetweenTwoRecordsOnceItsSecondsHavePassed) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -111,6 +112,33 @@ TEST(Learn, aid_rises_above_what_it_began_with) {
   const LearnSummary summary = learn(learner, source, options, begin_learning(learner, options));
   EXPECT_GT(summary.state.history.back().valid.accuracy, summary.state.history.front().valid.accuracy + 8);
   EXPECT_LT(summary.state.history.back().outer_loss, summary.state.history[1].outer_loss);
+}
+
+// An outer rate that throws x far away: the last model is worse than an earlier one.
+TEST(Learn, keeps_the_best_model_of_its_validation_tasks) {
+  const Blobs source = blobs();
+  const Learner learner = learner_for(source, default_learner_options("itd"));
+  LearnOptions options = few_iterations();
+  options.outer.rate = 1;
+  options.valid_tasks = 40;
+  const LearnSummary summary = learn(learner, source, options, begin_learning(learner, options));
+  const LearnState& state = summary.state;
+  const auto best = std::max_element(
+      state.history.begin(), state.history.end(),
+      [](const LearnRecord& a, const LearnRecord& b) { return a.valid.accuracy < b.valid.accuracy; });
+  ASSERT_GT(best->valid.accuracy, state.history.back().valid.accuracy) << "the test says nothing";
+  EXPECT_EQ(state.best_iteration, best->iteration);
+  EXPECT_EQ(state.best_valid.accuracy, best->valid.accuracy);
+  const auto score = [&](const Tensor& x, Part part, int64_t tasks) {
+    return score_tasks(learner, source, x, part, tasks, options.tasks_at_once, state.best_iteration).accuracy;
+  };
+  EXPECT_EQ(score(state.best_x, Part::valid, options.valid_tasks), best->valid.accuracy);
+  EXPECT_EQ(score(state.best_x, Part::test, options.test_tasks), summary.test.accuracy);
+  const LearnState stored =
+      learn_state(learn_checkpoint(state), learner.outer_layout().size(), at::Device(at::kCPU));
+  EXPECT_TRUE(stored.best_x.equal(state.best_x));
+  EXPECT_EQ(stored.best_iteration, state.best_iteration);
+  EXPECT_EQ(stored.best_valid.accuracy, state.best_valid.accuracy);
 }
 
 TEST(Learn, maml_learns_sinusoids) {

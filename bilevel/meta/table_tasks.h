@@ -1,0 +1,47 @@
+#pragma once
+// Few-shot tasks over the classes of a table: rows in place of images. The network sees columns of mean 0 and
+// deviation 1 over the training classes, of the others nothing may be known.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bilevel/core/tensor.h"
+#include "bilevel/meta/image_tasks.h"
+#include "bilevel/meta/tasks.h"
+
+namespace bilevel::meta {
+
+struct TableTaskSet {
+  std::string name;                // in messages
+  Tensor rows;                     // rows x columns, double
+  Tensor labels;                   // int64, 0 .. classes-1
+  std::vector<std::string> names;  // of the classes
+  ClassParts parts;
+};
+
+// CSV, TSV or svmlight with labels inside, or these, NPY or IDX with a file of labels. Classes are parted 64
+// to 16 to 20, as those of a folder are. Throws std::runtime_error naming the file.
+TableTaskSet read_task_table(const std::string& path, const std::string& labels,
+                             const std::string& label_column);
+
+class TableTasks : public TaskSource {
+ public:
+  // Throws std::invalid_argument naming the part that has fewer classes than shape.ways, or the class that
+  // has fewer rows than shots and queries take.
+  TableTasks(TableTaskSet set, const TaskShape& shape, uint64_t seed, const at::TensorOptions& tensors);
+  int64_t outputs() const override { return shape_.ways; }
+  std::vector<int64_t> input_shape() const override { return {rows_.size(1)}; }
+  int64_t classes(Part part) const override { return static_cast<int64_t>(parts_.of(part).size()); }
+  TaskBatch tasks(Part part, int64_t first, int64_t count) const override;
+
+ private:
+  Tensor rows_;                                // scaled, in the type and on the device of the tasks
+  std::vector<std::vector<int64_t>> members_;  // rows of each class
+  ClassParts parts_;
+  TaskShape shape_;
+  uint64_t seed_;
+  at::Device device_;
+};
+
+}  // namespace bilevel::meta
