@@ -228,6 +228,10 @@ class CsvReader {
       }
       if (column != CsvColumn::feature) {
         const bool label = column == CsvColumn::label;
+        if (label && options_.labels_are_numbers) {
+          targets_.push_back(value);
+          continue;
+        }
         if (value != std::floor(value) || std::abs(value) > largest_csv_label) {
           fail(fmt::format("a whole number as {} in {}", label ? "label" : "group", column_text(i)),
                printable(fields_[i]),
@@ -254,7 +258,10 @@ class CsvReader {
     const auto full = static_cast<int64_t>((blocks_.size() - 1) * rows_a_block());
     blocks_.back() = blocks_.back().narrow(0, 0, rows - full);
     table_.values = at::cat(blocks_);
-    if (label_) table_.labels = at::tensor(labels_, at::TensorOptions().dtype(at::kLong));
+    if (label_) {
+      table_.labels = options_.labels_are_numbers ? at::tensor(targets_, at::kDouble)
+                                                  : at::tensor(labels_, at::TensorOptions().dtype(at::kLong));
+    }
     if (group_) table_.groups = at::tensor(groups_, at::TensorOptions().dtype(at::kLong));
     return std::move(table_);
   }
@@ -283,6 +290,7 @@ class CsvReader {
   std::vector<size_t> places_;       // among the values, of the columns that are features
   std::vector<Tensor> blocks_;
   std::vector<int64_t> labels_, groups_;  // empty where there is no such column
+  std::vector<double> targets_;           // labels that are numbers
   CsvTable table_;
 };
 

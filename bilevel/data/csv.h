@@ -24,6 +24,7 @@ struct CsvOptions {
   std::string label_column{};
   // And which one says, as a whole number, what group an example belongs to; said in the same way.
   std::string group_column{};
+  bool labels_are_numbers = false;  // targets of a regression: need not be whole
   // What the header of another table that belongs to this one has, and that table's name for messages. Where
   // this table has a header too, its columns are found by these names, in whatever order they stand: a name
   // that only one of the two has is an error. Without a header their places must do.
@@ -39,7 +40,7 @@ struct CsvOptions {
 
 struct CsvTable {
   Tensor values;                       // rows x columns without labels and groups, CPU
-  Tensor labels;                       // int64 as written, or undefined
+  Tensor labels;                       // int64 as written, or double where they are numbers; or undefined
   Tensor groups;                       // int64 as written, or undefined
   std::vector<std::string> names;      // of the columns of `values`; empty without a header
   std::string label_name, group_name;  // in the header

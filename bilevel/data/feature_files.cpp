@@ -104,6 +104,7 @@ LabelledFeatures read_one(const LabelledFile& file, FileFormat format, const Fea
     CsvOptions csv{.separator = format == FileFormat::tsv ? '\t' : ',', .dtype = options.dtype};
     if (file.labels.empty()) csv.label_column = options.label_column;
     csv.group_column = options.group_column;
+    csv.labels_are_numbers = options.labels_are_numbers;
     csv.like = like;
     CsvTable table = read_csv(file.features, csv);
     if (table.values.size(1) == 0) {
@@ -196,8 +197,9 @@ Tensor read_labels(const std::string& path, bool any_number) {
   const FileFormat format = file_format(path);
   if (format == FileFormat::svmlight) return read_svmlight(path).labels;
   if (format == FileFormat::csv || format == FileFormat::tsv) {
-    const CsvTable table =
-        read_csv(path, {.separator = format == FileFormat::tsv ? '\t' : ',', .label_column = "first"});
+    const CsvTable table = read_csv(path, {.separator = format == FileFormat::tsv ? '\t' : ',',
+                                           .label_column = "first",
+                                           .labels_are_numbers = any_number});
     if (table.values.size(1) != 0) {
       line_error(path, 0, "one label a line", fmt::format("{} columns", table.values.size(1) + 1),
                  "are the features and the labels swapped?");
