@@ -71,7 +71,7 @@ TEST(TaskData, reads_a_folder) {
 TEST(TaskData, refuses_options_that_do_not_fit) {
   EXPECT_THAT(message([] { load_task_data(options("blob")); }),
               AllOf(HasSubstr("data = blob: must be one of blobs, sinusoids, omniglot, fc100"),
-                    HasSubstr("or a folder")));
+                    HasSubstr("a folder with a subfolder")));
   TaskDataOptions o = options("blobs");
   o.image_size = 28;
   EXPECT_THAT(message([&] { o.validate(); }), HasSubstr("image_size = 28: blobs are no images"));
