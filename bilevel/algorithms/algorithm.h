@@ -19,6 +19,9 @@
 
 namespace bilevel {
 
+template <typename Options>
+class Fields;  // fields/fields.h
+
 // Everything that a run carries from one iteration to the next, as plain data: a checkpoint is this and the
 // streams' positions. Tensors are replaced, never written to, so that a copy of a state stays what it was.
 struct AlgorithmState {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/algorithms/sampled_hypergradient.h"
 #include "bilevel/core/require.h"
 
@@ -25,6 +26,27 @@ void AmigoOptions::validate() const {
   linear_schedule.validate();
   if (linear_rate != 0) require_positive("amigo", "linear_rate", linear_rate);
   curvature.validate();
+}
+
+const Fields<AmigoOptions>& AmigoOptions::fields() {
+  static const Fields<AmigoOptions> table = [] {
+    using O = AmigoOptions;
+    Fields<O> f;
+    f.include(
+        [](O & o) -> auto& { return o.inner; }, inner_fields());
+    add_terms(
+        f, [](O & o) -> auto& { return o.linear_steps; });
+    add_linear_rate(
+        f, [](O & o) -> auto& { return o.linear_rate; });
+    f.add(
+        "linear_schedule", [](O & o) -> auto& { return o.linear_schedule; }, schedule_words);
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 Amigo::Amigo(const AmigoOptions& options)

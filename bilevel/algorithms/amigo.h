@@ -24,6 +24,7 @@ struct AmigoOptions {
   OuterOptions outer = {};
   CurvatureOptions curvature = {};
   void validate() const;
+  static const Fields<AmigoOptions>& fields();
 };
 
 class Amigo : public Algorithm {

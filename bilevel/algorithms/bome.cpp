@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/lbfgs.h"
 #include "bilevel/core/require.h"
 
@@ -14,6 +15,28 @@ void BomeOptions::validate() const {
   require_positive("bome", "inner_rate", inner_rate);
   if (joint_rate != 0) require_positive("bome", "joint_rate", joint_rate);
   require_positive("bome", "barrier", barrier);
+}
+
+const Fields<BomeOptions>& BomeOptions::fields() {
+  static const Fields<BomeOptions> table = [] {
+    using O = BomeOptions;
+    Fields<O> f;
+    add_inner_steps(
+        f, [](O & o) -> auto& { return o.inner_steps; });
+    add_inner_rate(
+        f, [](O & o) -> auto& { return o.inner_rate; });
+    f.add(
+         "joint_rate", [](O & o) -> auto& { return o.joint_rate; }, "w's rate; 0 = the outer rate")
+        .in(at_least(0))
+        .by_rule();
+    f.add(
+         "barrier", [](O & o) -> auto& { return o.barrier; }, "its eta")
+        .in(above(0));
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 Bome::Bome(const BomeOptions& options) : Algorithm(options.outer), options_(options) {

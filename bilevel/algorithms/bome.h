@@ -29,6 +29,7 @@ struct BomeOptions {
   double barrier = 0.5;      // the paper's eta: q falls like exp(-barrier time); the paper's value
   OuterOptions outer = {};
   void validate() const;
+  static const Fields<BomeOptions>& fields();
 };
 
 class Bome : public Algorithm {

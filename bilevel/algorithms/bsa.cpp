@@ -1,10 +1,27 @@
 #include "bilevel/algorithms/bsa.h"
 
+#include "bilevel/algorithms/option_fields.h"
+
 namespace bilevel {
 
 void BsaOptions::validate() const {
   inner.validate();
   series.validate("bsa");
+}
+
+const Fields<BsaOptions>& BsaOptions::fields() {
+  static const Fields<BsaOptions> table = [] {
+    using O = BsaOptions;
+    Fields<O> f;
+    f.include(
+        [](O & o) -> auto& { return o.inner; }, inner_fields());
+    f.include(
+        [](O & o) -> auto& { return o.series; }, RandomizedSeriesOptions::fields());
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 Bsa::Bsa(const BsaOptions& options)

@@ -16,6 +16,7 @@ struct BsaOptions {
   OuterOptions outer = {};
   RandomizedSeriesOptions series = {};
   void validate() const;
+  static const Fields<BsaOptions>& fields();
 };
 
 class Bsa : public Algorithm {

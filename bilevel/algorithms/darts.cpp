@@ -1,26 +1,42 @@
 #include "bilevel/algorithms/darts.h"
 
+#include <memory>
 #include <utility>
 
-#include "bilevel/hypergradients/registry.h"
+#include "bilevel/algorithms/option_fields.h"
+#include "bilevel/hypergradients/one_step.h"
 
 namespace bilevel {
 namespace {
 
-EstimatorSettings settings_of(const CurvatureOptions& curvature) {
+OneStepOptions one_step_options(const CurvatureOptions& curvature) {
   curvature.validate();
-  EstimatorSettings settings;
-  settings.curvature = curvature;
-  return settings;
+  return {.difference_cross = curvature.difference_cross, .difference_step = curvature.difference_step};
 }
 
 }  // namespace
+
+const Fields<DartsOptions>& DartsOptions::fields() {
+  static const Fields<DartsOptions> table = [] {
+    using O = DartsOptions;
+    Fields<O> f;
+    f.include(
+        [](O & o) -> auto& { return o.inner; }, inner_fields().without({"inner_steps"}));
+    f.include(
+        [](O & o) -> auto& { return o.curvature; },
+        CurvatureOptions::fields().without({"curvature", "damping", "difference_hessian"}));
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
+}
 
 Darts::Darts(const DartsOptions& options)
     : Algorithm(options.outer),
       inner_(options.inner),
       first_order_(options.first_order),
-      estimator_(make_estimator("one-step", settings_of(options.curvature))),
+      estimator_(std::make_unique<OneStep>(one_step_options(options.curvature))),
       optimizer_(make_inner_optimizer(options.inner)) {
   inner_.steps = 1;
 }

@@ -26,6 +26,7 @@ struct DartsOptions {
   bool first_order = false;
   CurvatureOptions curvature =
       {};  // difference_cross and difference_step: the product with C as DARTS's code
+  static const Fields<DartsOptions>& fields();
 };
 
 class Darts : public Algorithm {

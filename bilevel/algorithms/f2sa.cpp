@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -14,6 +15,29 @@ void F2saOptions::validate() const {
   require_positive("f2sa", "penalty", penalty);
   schedule.validate();
   require_nonnegative("f2sa: growth", growth);
+}
+
+const Fields<F2saOptions>& F2saOptions::fields() {
+  static const Fields<F2saOptions> table = [] {
+    using O = F2saOptions;
+    Fields<O> f;
+    add_inner_steps(
+        f, [](O & o) -> auto& { return o.inner_steps; });
+    add_inner_rate(
+        f, [](O & o) -> auto& { return o.inner_rate; });
+    f.add(
+        "inner_schedule", [](O & o) -> auto& { return o.schedule; }, schedule_words);
+    f.add(
+         "penalty", [](O & o) -> auto& { return o.penalty; }, "lambda of the first iteration")
+        .in(above(0));
+    f.add(
+         "penalty_growth", [](O & o) -> auto& { return o.growth; }, "lambda grows like (k+1)^growth")
+        .in(at_least(0));
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 F2sa::F2sa(const F2saOptions& options) : Algorithm(options.outer), options_(options) { options_.validate(); }

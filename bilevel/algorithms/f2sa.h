@@ -32,6 +32,7 @@ struct F2saOptions {
   double growth = 1.0 / 7;   // of lambda; the paper's exponent for two noisy levels
   OuterOptions outer = {};
   void validate() const;
+  static const Fields<F2saOptions>& fields();
 };
 
 class F2sa : public Algorithm {

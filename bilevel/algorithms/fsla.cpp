@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -15,6 +16,25 @@ void FslaOptions::validate() const {
     throw std::invalid_argument(fmt::format("fsla: v_at = '{}' must be before or after", v_at));
   }
   curvature.validate();
+}
+
+const Fields<FslaOptions>& FslaOptions::fields() {
+  static const Fields<FslaOptions> table = [] {
+    using O = FslaOptions;
+    Fields<O> f;
+    f.include(
+        [](O & o) -> auto& { return o.storm; }, StormOptions::fields());
+    add_linear_rate(
+        f, [](O & o) -> auto& { return o.linear_rate; });
+    f.add(
+         "v_at", [](O & o) -> auto& { return o.v_at; },
+         "where v moves: at the w before (line 7) or after (Eq. 10) the inner step")
+        .one_of({"before", "after"});
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, matrix_fields());
+    return f;
+  }();
+  return table;
 }
 
 Fsla::Fsla(const FslaOptions& options) : StormLoop(options.storm, "fsla"), options_(options) {

@@ -23,6 +23,7 @@ struct FslaOptions {
   std::string v_at = "before";
   CurvatureOptions curvature = {};
   void validate() const;
+  static const Fields<FslaOptions>& fields();
 };
 
 class Fsla : public StormLoop {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/errors.h"
 #include "bilevel/core/lbfgs.h"
 #include "bilevel/core/require.h"
@@ -50,6 +51,34 @@ void HoagOptions::validate() const {
     require_between_0_and_1(fmt::format("hoag: {}", option), value);
   }
   curvature.validate();
+}
+
+const Fields<HoagOptions>& HoagOptions::fields() {
+  static const Fields<HoagOptions> table = [] {
+    using O = HoagOptions;
+    Fields<O> f;
+    add_inner_rate(
+        f, [](O & o) -> auto& { return o.inner_rate; });
+    f.add(
+         "first_tolerance", [](O & o) -> auto& { return o.tolerance.first; },
+         "eps_0, how precisely it solves at first")
+        .in(above(0));
+    f.add(
+         "tolerance_decay", [](O & o) -> auto& { return o.tolerance.decay; }, "how the tolerance falls")
+        .one_of({"exponential", "quadratic", "cubic"});
+    f.add(
+         "tolerance_factor", [](O & o) -> auto& { return o.tolerance.factor; }, "of the exponential decay")
+        .in(between_0_and_1());
+    f.add(
+        "adaptive_step", [](O & o) -> auto& { return o.adaptive; },
+        "its own step size; false = the outer optimiser's steps as they are");
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 Hoag::Hoag(const HoagOptions& options) : Algorithm(options.outer), options_(options) { options_.validate(); }

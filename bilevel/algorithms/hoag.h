@@ -46,6 +46,7 @@ struct HoagOptions {
   double sufficient = 0.5;  // decrease / predicted decrease: 1/2 is what a step of 1 / L gives
   CurvatureOptions curvature = {};
   void validate() const;
+  static const Fields<HoagOptions>& fields();
 };
 
 // state.numbers: tolerance, inner_steps, inner_gradient_norm, residual of the last iteration; step_factor and

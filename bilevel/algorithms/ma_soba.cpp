@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/algorithms/recursive_momentum.h"
 #include "bilevel/algorithms/soba.h"
 #include "bilevel/core/require.h"
@@ -15,6 +16,30 @@ void MaSobaOptions::validate() const {
   linear_schedule.validate();
   curvature.validate();
   require_averaging("ma-soba", averaging);
+}
+
+const Fields<MaSobaOptions>& MaSobaOptions::fields() {
+  static const Fields<MaSobaOptions> table = [] {
+    using O = MaSobaOptions;
+    Fields<O> f;
+    add_inner_rate(
+        f, [](O & o) -> auto& { return o.inner_rate; });
+    f.add(
+        "inner_schedule", [](O & o) -> auto& { return o.inner_schedule; }, schedule_words);
+    add_linear_rate(
+        f, [](O & o) -> auto& { return o.linear_rate; });
+    f.add(
+        "linear_schedule", [](O & o) -> auto& { return o.linear_schedule; }, schedule_words);
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, matrix_fields());
+    f.add(
+         "averaging", [](O & o) -> auto& { return o.averaging; }, "the newest sample's part, in (0, 1]")
+        .in(above(0, 1));
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 MaSoba::MaSoba(const MaSobaOptions& options) : Algorithm(options.outer), options_(options) {

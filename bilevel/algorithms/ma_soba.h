@@ -23,6 +23,7 @@ struct MaSobaOptions {
   double averaging = 0.1;           // the new direction's part, in (0, 1]; 0.1 averages about ten of them
   OuterOptions outer = {};
   void validate() const;
+  static const Fields<MaSobaOptions>& fields();
 };
 
 class MaSoba : public Algorithm {

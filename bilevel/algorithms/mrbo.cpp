@@ -1,5 +1,6 @@
 #include "bilevel/algorithms/mrbo.h"
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -7,6 +8,19 @@ namespace bilevel {
 void MrboOptions::validate() const {
   require_at_least("mrbo", "terms", terms, 0);
   momentum.validate("mrbo");
+}
+
+const Fields<MrboOptions>& MrboOptions::fields() {
+  static const Fields<MrboOptions> table = [] {
+    using O = MrboOptions;
+    Fields<O> f;
+    add_terms(
+        f, [](O & o) -> auto& { return o.terms; });
+    f.include(
+        [](O & o) -> auto& { return o.momentum; }, RecursiveMomentumOptions::fields());
+    return f;
+  }();
+  return table;
 }
 
 Mrbo::Mrbo(const MrboOptions& options) : RecursiveMomentum("mrbo", options.momentum), options_(options) {

@@ -19,6 +19,7 @@ struct MrboOptions {
   int64_t terms = 10;  // K: Hessian products; the series' error falls like (1 - rate mu)^(K+1)
   RecursiveMomentumOptions momentum = {};
   void validate() const;
+  static const Fields<MrboOptions>& fields();
 };
 
 class Mrbo : public RecursiveMomentum {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "bilevel/algorithms/algorithm.h"
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -13,6 +14,24 @@ void RandomizedSeriesOptions::validate(std::string_view algorithm) const {
   require_at_least(algorithm, "terms", terms, 1);
   if (rate != 0) require_positive(algorithm, "linear_rate", rate);
   curvature.validate();
+}
+
+const Fields<RandomizedSeriesOptions>& RandomizedSeriesOptions::fields() {
+  static const Fields<RandomizedSeriesOptions> table = [] {
+    using O = RandomizedSeriesOptions;
+    Fields<O> f;
+    add_terms(
+        f, [](O & o) -> auto& { return o.terms; });
+    add_linear_rate(
+        f, [](O & o) -> auto& { return o.rate; });
+    f.add(
+        "single_sample", [](O & o) -> auto& { return o.single_sample; },
+        "one example a derivative, unless the run is on full sets");
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    return f;
+  }();
+  return table;
 }
 
 int64_t sample_size(const RandomizedSeriesOptions& options, int64_t run_batch) {

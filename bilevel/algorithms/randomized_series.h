@@ -25,6 +25,7 @@ struct RandomizedSeriesOptions {
   bool single_sample = true;
   CurvatureOptions curvature = {};
   void validate(std::string_view algorithm) const;
+  static const Fields<RandomizedSeriesOptions>& fields();
 };
 
 // Examples to read where the run's batch size is `run_batch`; 0 = the full set.

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -16,6 +17,26 @@ void RecursiveMomentumOptions::validate(std::string_view algorithm) const {
   if (linear_rate != 0) require_positive(algorithm, "linear_rate", linear_rate);
   require_averaging(algorithm, averaging);
   curvature.validate();
+}
+
+const Fields<RecursiveMomentumOptions>& RecursiveMomentumOptions::fields() {
+  static const Fields<RecursiveMomentumOptions> table = [] {
+    using O = RecursiveMomentumOptions;
+    Fields<O> f;
+    add_inner_rate(
+        f, [](O & o) -> auto& { return o.inner_rate; });
+    add_linear_rate(
+        f, [](O & o) -> auto& { return o.linear_rate; });
+    f.add(
+         "averaging", [](O & o) -> auto& { return o.averaging; }, "the newest sample's part, in (0, 1]")
+        .in(above(0, 1));
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 Tensor recursive_momentum(const Tensor& newest, const Tensor& at_previous, const Tensor& momentum,

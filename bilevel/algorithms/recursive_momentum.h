@@ -24,6 +24,7 @@ struct RecursiveMomentumOptions {
   OuterOptions outer = {};
   CurvatureOptions curvature = {};
   void validate(std::string_view algorithm) const;
+  static const Fields<RecursiveMomentumOptions>& fields();
 };
 
 class RecursiveMomentum : public Algorithm {

@@ -10,11 +10,13 @@
 #include "bilevel/algorithms/algorithm.h"
 #include "bilevel/algorithms/hoag.h"
 #include "bilevel/algorithms/options.h"
+#include "bilevel/fields/own_options.h"
 #include "bilevel/hypergradients/registry.h"
 
 namespace bilevel {
 
-// One set of settings for all of them; each algorithm takes what it knows, and its row says what that is.
+// What a user gave before it was known for which algorithm, and what works with any of them (defaults of a
+// problem, repairs): the options of all. A row takes from it what its own options have.
 struct AlgorithmSettings {
   InnerOptions inner = {};  // T, rate and optimiser of double loops; single loops take the rate
   OuterOptions outer = {};
@@ -41,6 +43,7 @@ struct AlgorithmSettings {
   double penalty_growth = 1.0 / 7;  // of f2sa: lambda_k = penalty (k+1)^growth; the paper's for noisy levels
   double joint_rate = 0;            // of bome: w's rate beside x's; 0 = the outer rate, as in the paper
   double barrier = 0.5;             // of bome: its eta, the paper's
+  static const Fields<AlgorithmSettings>& fields();  // of those that a command has flags for
 };
 
 // An algorithm from settings: of a row below, or a user's own, which takes from them what it knows.
@@ -54,8 +57,11 @@ struct AlgorithmRow {
   std::string name;
   std::string summary;
   Family family;
-  AlgorithmOptionSet reads;  // options_read() says which of them with given settings
+  OwnOptions
+      options;  // of its own struct, such as SobaOptions; options_read() says which count with settings
   MakeAlgorithm make;
+  // From its own options by name; those that are not given have their defaults. Throws std::invalid_argument.
+  std::function<std::unique_ptr<Algorithm>(const NamedWords& given)> make_with;
   // All its rates fall together, in ratios that its proof needs fixed: x takes plain steps, and Adam, which
   // has its own scale, only where a user asks for it.
   bool fixed_ratios = false;
@@ -63,5 +69,7 @@ struct AlgorithmRow {
 const std::vector<AlgorithmRow>& algorithm_rows();
 const AlgorithmRow& find_algorithm(const std::string& name);  // throws std::invalid_argument, with all names
 std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const AlgorithmSettings& settings);
+// {{"inner_rate", {"0.1"}}, {"averaging", {"0.5"}}}
+std::unique_ptr<Algorithm> make_algorithm_with(const std::string& name, const NamedWords& given);
 
 }  // namespace bilevel

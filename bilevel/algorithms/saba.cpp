@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/algorithms/soba.h"
 #include "bilevel/core/require.h"
 
@@ -82,6 +83,27 @@ void SabaOptions::validate() const {
   inner_schedule.validate();
   linear_schedule.validate();
   curvature.validate();
+}
+
+const Fields<SabaOptions>& SabaOptions::fields() {
+  static const Fields<SabaOptions> table = [] {
+    using O = SabaOptions;
+    Fields<O> f;
+    add_inner_rate(
+        f, [](O & o) -> auto& { return o.inner_rate; });
+    f.add(
+        "inner_schedule", [](O & o) -> auto& { return o.inner_schedule; }, schedule_words);
+    add_linear_rate(
+        f, [](O & o) -> auto& { return o.linear_rate; });
+    f.add(
+        "linear_schedule", [](O & o) -> auto& { return o.linear_schedule; }, schedule_words);
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, matrix_fields());
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 Saba::Saba(const SabaOptions& options) : Algorithm(options.outer), options_(options) {

@@ -29,6 +29,7 @@ struct SabaOptions {
   CurvatureOptions curvature = {};  // in place of H: its kind and its damping
   OuterOptions outer = {};
   void validate() const;
+  static const Fields<SabaOptions>& fields();
 };
 
 class Saba : public Algorithm {

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -16,6 +17,27 @@ void SingleLoopOptions::validate() const {
   require_at_least("single-loop-" + solver, "terms", terms, 0);
   if (linear_rate != 0) require_positive("single-loop-" + solver, "linear_rate", linear_rate);
   curvature.validate();
+}
+
+const Fields<SingleLoopOptions>& SingleLoopOptions::fields() {
+  static const Fields<SingleLoopOptions> table = [] {
+    using O = SingleLoopOptions;
+    Fields<O> f;
+    f.include(
+        [](O & o) -> auto& { return o.storm; }, StormOptions::fields());
+    add_terms(
+        f, [](O & o) -> auto& { return o.terms; });
+    add_linear_rate(
+        f, [](O & o) -> auto& { return o.linear_rate; });
+    f.add(
+         "relative_tolerance", [](O & o) -> auto& { return o.relative_tolerance; },
+         "of CG; 0 = all the steps")
+        .in(at_least(0));
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, matrix_fields());
+    return f;
+  }();
+  return table;
 }
 
 SingleLoop::SingleLoop(const SingleLoopOptions& options)

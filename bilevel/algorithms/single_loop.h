@@ -21,6 +21,7 @@ struct SingleLoopOptions {
   double relative_tolerance = 0;   // of CG; 0 = all the steps
   CurvatureOptions curvature = {};
   void validate() const;
+  static const Fields<SingleLoopOptions>& fields();
 };
 
 class SingleLoop : public StormLoop {

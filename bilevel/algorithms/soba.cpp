@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -14,6 +15,27 @@ void SobaOptions::validate() const {
   inner_schedule.validate();
   linear_schedule.validate();
   curvature.validate();
+}
+
+const Fields<SobaOptions>& SobaOptions::fields() {
+  static const Fields<SobaOptions> table = [] {
+    using O = SobaOptions;
+    Fields<O> f;
+    add_inner_rate(
+        f, [](O & o) -> auto& { return o.inner_rate; });
+    f.add(
+        "inner_schedule", [](O & o) -> auto& { return o.inner_schedule; }, schedule_words);
+    add_linear_rate(
+        f, [](O & o) -> auto& { return o.linear_rate; });
+    f.add(
+        "linear_schedule", [](O & o) -> auto& { return o.linear_schedule; }, schedule_words);
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, matrix_fields());
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 Soba::Soba(const SobaOptions& options) : Algorithm(options.outer), options_(options) {

@@ -22,6 +22,7 @@ struct SobaOptions {
   CurvatureOptions curvature = {};  // in place of H: its kind and its damping
   OuterOptions outer = {};
   void validate() const;
+  static const Fields<SobaOptions>& fields();
 };
 
 // The three directions at one point, of one inner and one outer sample.

@@ -350,8 +350,7 @@ class SolveRun {
   bool can_repair() const {
     if (options_.on_failure != OnFailure::damp) return options_.on_failure != OnFailure::stop;
     if (options_.make) return true;  // what an own algorithm reads is not known
-    return options_read(find_algorithm(std::string(algorithm_->name())), *settings_now())
-        .contains(AlgorithmOption::damping);
+    return options_read(find_algorithm(std::string(algorithm_->name())), *settings_now()).contains("damping");
   }
 
   int64_t repairs() const {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -28,11 +29,38 @@ void StocbioOptions::validate() const {
   if (linear_rate != 0) require_positive("stocbio", "linear_rate", linear_rate);
   const double rate = linear_rate > 0 ? linear_rate : inner.rate;
   if (!(strong_convexity >= 0) || !(strong_convexity * rate < 1)) {
-    throw std::invalid_argument(
-        fmt::format("stocbio: strong_convexity = {}: must be at least 0 and below 1 / rate of the series = {}",
-                    strong_convexity, 1 / rate));
+    throw std::invalid_argument(fmt::format(
+        "stocbio: strong_convexity = {}: must be at least 0 and below 1 / rate of the series = {}",
+        strong_convexity, 1 / rate));
   }
   curvature.validate();
+}
+
+const Fields<StocbioOptions>& StocbioOptions::fields() {
+  static const Fields<StocbioOptions> table = [] {
+    using O = StocbioOptions;
+    Fields<O> f;
+    f.include(
+        [](O & o) -> auto& { return o.inner; }, inner_fields());
+    add_terms(
+        f, [](O & o) -> auto& { return o.terms; });
+    add_linear_rate(
+        f, [](O & o) -> auto& { return o.linear_rate; });
+    f.add(
+         "strong_convexity", [](O & o) -> auto& { return o.strong_convexity; },
+         "mu, by which its Hessian batches shrink; 0 = all of one size")
+        .in(at_least(0));
+    f.add(
+         "hessian_batch", [](O & o) -> auto& { return o.hessian_batch; },
+         "B of those batches; 0 = the inner batch")
+        .in(at_least(0, bounds::examples));
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 Stocbio::Stocbio(const StocbioOptions& options)

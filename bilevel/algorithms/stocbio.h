@@ -31,6 +31,7 @@ struct StocbioOptions {
   int64_t hessian_batch = 0;
   CurvatureOptions curvature = {};
   void validate() const;
+  static const Fields<StocbioOptions>& fields();
 };
 
 class Stocbio : public Algorithm {

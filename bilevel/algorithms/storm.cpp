@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -26,6 +27,23 @@ void StormOptions::validate(std::string_view algorithm) const {
         fmt::format("{}: momentum_decay = {}: must be above 0 and at most 1", algorithm, momentum_decay));
   }
   schedule.validate();
+}
+
+const Fields<StormOptions>& StormOptions::fields() {
+  static const Fields<StormOptions> table = [] {
+    using O = StormOptions;
+    Fields<O> f;
+    add_inner_rate(
+        f, [](O & o) -> auto& { return o.inner_rate; });
+    f.add(
+         "momentum_decay", [](O & o) -> auto& { return o.momentum_decay; },
+         "how much of the momentum the first step forgets")
+        .in(above(0, 1));
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 StormLoop::StormLoop(const StormOptions& options, std::string_view algorithm)

@@ -23,6 +23,7 @@ struct StormOptions {
   Schedule schedule = {.kind = ScheduleKind::inverse_sqrt};
   OuterOptions outer = {};  // alpha_0; sgd's schedule is the one above
   void validate(std::string_view algorithm) const;
+  static const Fields<StormOptions>& fields();
 };
 
 class StormLoop : public Algorithm {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -9,6 +10,19 @@ namespace bilevel {
 void SustainOptions::validate() const {
   require_at_least("sustain", "terms", terms, 1);
   momentum.validate("sustain");
+}
+
+const Fields<SustainOptions>& SustainOptions::fields() {
+  static const Fields<SustainOptions> table = [] {
+    using O = SustainOptions;
+    Fields<O> f;
+    add_terms(
+        f, [](O & o) -> auto& { return o.terms; });
+    f.include(
+        [](O & o) -> auto& { return o.momentum; }, RecursiveMomentumOptions::fields());
+    return f;
+  }();
+  return table;
 }
 
 Sustain::Sustain(const SustainOptions& options)

@@ -21,6 +21,7 @@ struct SustainOptions {
   int64_t terms = 10;  // K: (K - 1) / 2 products on average; the variance grows with K
   RecursiveMomentumOptions momentum = {};
   void validate() const;
+  static const Fields<SustainOptions>& fields();
 };
 
 class Sustain : public RecursiveMomentum {

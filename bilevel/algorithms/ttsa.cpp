@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "bilevel/algorithms/option_fields.h"
+
 namespace bilevel {
 namespace {
 
@@ -30,6 +32,27 @@ void TtsaOptions::validate() const {
         fmt::format("ttsa: outer_exponent = {}: must be at least inner_exponent = {}, or w cannot follow x",
                     outer_exponent, inner_exponent));
   }
+}
+
+const Fields<TtsaOptions>& TtsaOptions::fields() {
+  static const Fields<TtsaOptions> table = [] {
+    using O = TtsaOptions;
+    Fields<O> f;
+    f.include(
+        [](O & o) -> auto& { return o.inner; }, inner_fields().without({"inner_steps", "inner_schedule"}));
+    f.include(
+        [](O & o) -> auto& { return o.series; }, RandomizedSeriesOptions::fields());
+    f.add(
+         "inner_exponent", [](O & o) -> auto& { return o.inner_exponent; }, "how fast the inner rate falls")
+        .in(above(0, 1));
+    f.add(
+         "outer_exponent", [](O & o) -> auto& { return o.outer_exponent; }, "how fast the outer rate falls")
+        .in(above(0, 1));
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields().without({"outer_schedule"}));
+    return f;
+  }();
+  return table;
 }
 
 Ttsa::Ttsa(const TtsaOptions& options) : Bsa(steps_of(options)) {}

@@ -22,6 +22,7 @@ struct TtsaOptions {
   double outer_exponent = 0.6;
   RandomizedSeriesOptions series = {};
   void validate() const;
+  static const Fields<TtsaOptions>& fields();
 };
 
 class Ttsa : public Bsa {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -14,6 +15,33 @@ void VrboOptions::validate() const {
   require_positive("vrbo", "inner_rate", inner_rate);
   if (linear_rate != 0) require_positive("vrbo", "linear_rate", linear_rate);
   curvature.validate();
+}
+
+const Fields<VrboOptions>& VrboOptions::fields() {
+  static const Fields<VrboOptions> table = [] {
+    using O = VrboOptions;
+    Fields<O> f;
+    add_inner_steps(
+        f, [](O & o) -> auto& { return o.inner_steps; });
+    add_inner_rate(
+        f, [](O & o) -> auto& { return o.inner_rate; });
+    add_terms(
+        f, [](O & o) -> auto& { return o.terms; });
+    add_linear_rate(
+        f, [](O & o) -> auto& { return o.linear_rate; });
+    f.add(
+         "period", [](O & o) -> auto& { return o.period; }, "iterations from one large batch to the next")
+        .in(at_least(1, bounds::endless));
+    f.add(
+         "large_batch", [](O & o) -> auto& { return o.large_batch; }, "examples of a large batch; 0 = all")
+        .in(at_least(0, bounds::examples));
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    f.include(
+        [](O & o) -> auto& { return o.outer; }, outer_fields());
+    return f;
+  }();
+  return table;
 }
 
 Vrbo::Vrbo(const VrboOptions& options) : Algorithm(options.outer), options_(options) {

@@ -32,6 +32,7 @@ struct VrboOptions {
   OuterOptions outer = {};
   CurvatureOptions curvature = {};
   void validate() const;
+  static const Fields<VrboOptions>& fields();
 };
 
 class Vrbo : public Algorithm {

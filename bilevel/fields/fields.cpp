@@ -28,6 +28,16 @@ void Field::require(const std::vector<std::string>& values) const {
   }
 }
 
+void Field::give(const std::vector<std::string>& values, void* options) const {
+  require(values);
+  try {
+    read(values, member(options));
+  } catch (const std::invalid_argument& error) {
+    throw OptionError(
+        fmt::format("{}: {}", named(name, fmt::format("{}", fmt::join(values, ","))), error.what()));
+  }
+}
+
 const Field& find_field(const std::vector<Field>& fields, const std::string& name) {
   const auto found =
       std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == name; });

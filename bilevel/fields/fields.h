@@ -14,6 +14,7 @@
 //
 // A field is called as a person in the field would say it, in small letters with underscores.
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <type_traits>
@@ -25,6 +26,9 @@
 #include "bilevel/fields/range.h"
 
 namespace bilevel {
+
+// Fields by name, with the words of their values.
+using NamedWords = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 enum class FieldKind {
   result,   // decides what comes out: a resumed run keeps it
@@ -66,8 +70,19 @@ struct Field {
   Field& first() { return tier = FieldTier::common, *this; }
   Field& from_environment(std::string variable) { return environment = std::move(variable), *this; }
 
+  // Takes help, bounds and choices of another field of the same meaning.
+  void like(const Field& other) {
+    help = other.help;
+    range = other.range;
+    choices = other.choices;
+    shows_default = other.shows_default;
+    tier = other.tier;
+  }
+
   // Throws OptionError: "inner_rate = 0: must be above 0".
   void require(const std::vector<std::string>& values) const;
+  // Into the member of an options value, once they are checked.
+  void give(const std::vector<std::string>& values, void* options) const;
 };
 
 template <typename Options>
@@ -103,6 +118,19 @@ class Fields {
     }
   }
 
+  // One of them.
+  template <typename Part, typename Member>
+  Field& include(Member member, const Fields<Part>& fields, const std::string& name);
+
+  // All but some, for a struct that does not read every field of its part.
+  Fields without(const std::vector<std::string>& names) const {
+    Fields rest = *this;
+    std::erase_if(rest.rows_, [&](const Field& field) {
+      return std::find(names.begin(), names.end(), field.name) != names.end();
+    });
+    return rest;
+  }
+
   const std::vector<Field>& rows() const { return rows_; }
   Field& row(const std::string& name);  // to change one that was included
 
@@ -112,6 +140,18 @@ class Fields {
 };
 
 const Field& find_field(const std::vector<Field>& fields, const std::string& name);
+
+template <typename Options>
+template <typename Part, typename Member>
+Field& Fields<Options>::include(Member member, const Fields<Part>& fields, const std::string& name) {
+  Field field = find_field(fields.rows(), name);
+  field.group = group_;
+  field.member = [member, inside = std::move(field.member)](void* options) -> void* {
+    return inside(&member(*static_cast<Options*>(options)));
+  };
+  rows_.push_back(std::move(field));
+  return rows_.back();
+}
 
 template <typename Options>
 Field& Fields<Options>::row(const std::string& name) {

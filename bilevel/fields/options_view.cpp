@@ -38,15 +38,8 @@ std::vector<std::string> OptionsView::words(const Field& field) const {
 bool OptionsView::is_given(const Field& field) const { return given_->has(field.member(options_)); }
 
 void OptionsView::give(const Field& field, const std::vector<std::string>& words) {
-  field.require(words);
-  void* member = field.member(options_);
-  try {
-    field.read(words, member);
-  } catch (const std::invalid_argument& error) {
-    throw OptionError(
-        fmt::format("{}: {}", named(field.name, fmt::format("{}", fmt::join(words, ","))), error.what()));
-  }
-  given_->mark_at(member);
+  field.give(words, options_);
+  given_->mark_at(field.member(options_));
 }
 
 void OptionsView::forget(const Field& field) { given_->forget_at(field.member(options_)); }

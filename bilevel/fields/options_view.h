@@ -50,7 +50,6 @@ class OptionsView {
 
 // Names and words of a JSON object of options, {"inner_rate": 0.1} or, as they were stored once,
 // {"--inner-rate": ["0.1"]}.
-using NamedWords = std::vector<std::pair<std::string, std::vector<std::string>>>;
 NamedWords words_of(const nlohmann::ordered_json& object);
 std::string field_name(std::string option);  // "--inner-rate" -> "inner_rate"
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/fields/fields.h"
 
 namespace bilevel {
 
@@ -16,6 +17,24 @@ void KrylovOptions::validate() const {
         fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));
   }
   curvature.validate();
+}
+
+const Fields<KrylovOptions>& KrylovOptions::fields() {
+  static const Fields<KrylovOptions> table = [] {
+    using O = KrylovOptions;
+    Fields<O> f;
+    f.add(
+         "terms", [](O & o) -> auto& { return o.steps; }, "K: steps, one Hessian product each")
+        .in(at_least(0, bounds::within_step));
+    f.add(
+         "relative_tolerance", [](O & o) -> auto& { return o.relative_tolerance; },
+         "stop at this residual; 0 = all the steps")
+        .in(at_least(0));
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    return f;
+  }();
+  return table;
 }
 
 ConjugateGradientEstimator::ConjugateGradientEstimator(KrylovOptions options) : options_(std::move(options)) {

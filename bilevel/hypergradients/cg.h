@@ -11,6 +11,7 @@ struct KrylovOptions {
   double relative_tolerance = 0;  // 0 = all the steps
   CurvatureOptions curvature;
   void validate() const;
+  static const Fields<KrylovOptions>& fields();
 };
 
 class ConjugateGradientEstimator : public HypergradientEstimator {

@@ -19,6 +19,9 @@
 
 namespace bilevel {
 
+template <typename Options>
+class Fields;  // fields/fields.h
+
 struct HypergradientRequest {
   Tensor x;
   const Trajectory& inner;  // may keep more states than the estimator asks for: several can share one

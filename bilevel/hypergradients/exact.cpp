@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/fields/fields.h"
 
 namespace bilevel {
 
@@ -18,6 +19,25 @@ void ExactOptions::validate() const {
     throw std::invalid_argument(
         fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));
   }
+}
+
+const Fields<ExactOptions>& ExactOptions::fields() {
+  static const Fields<ExactOptions> table = [] {
+    using O = ExactOptions;
+    Fields<O> f;
+    f.add(
+         "direct_limit", [](O & o) -> auto& { return o.direct_limit; },
+         "inner variables up to which the matrix is assembled and factorised")
+        .in(at_least(0, bounds::width));
+    f.add(
+         "cg_tolerance", [](O & o) -> auto& { return o.relative_tolerance; },
+         "residual of the conjugate gradients above that limit")
+        .in(at_least(0));
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    return f;
+  }();
+  return table;
 }
 
 Exact::Exact(ExactOptions options) : options_(std::move(options)) { options_.validate(); }

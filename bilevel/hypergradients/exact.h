@@ -12,6 +12,7 @@ struct ExactOptions {
   double relative_tolerance =
       1e-12;  // of the conjugate gradients above the limit; never below the dtype's rounding
   void validate() const;
+  static const Fields<ExactOptions>& fields();
 };
 
 class Exact : public HypergradientEstimator {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/fields/fields.h"
 
 namespace bilevel {
 
@@ -21,6 +22,27 @@ void FixedPointEstimatorOptions::validate() const {
         fmt::format("relative_tolerance = {}: must be at least 0", relative_tolerance));
   }
   curvature.validate();
+}
+
+const Fields<FixedPointEstimatorOptions>& FixedPointEstimatorOptions::fields() {
+  static const Fields<FixedPointEstimatorOptions> table = [] {
+    using O = FixedPointEstimatorOptions;
+    Fields<O> f;
+    f.add(
+         "terms", [](O & o) -> auto& { return o.steps; }, "K: steps, one Hessian product each")
+        .in(at_least(0, bounds::within_step));
+    f.add(
+         "linear_rate", [](O & o) -> auto& { return o.rate; }, "of the steps; 0 = the last inner rate")
+        .in(at_least(0));
+    f.add(
+         "relative_tolerance", [](O & o) -> auto& { return o.relative_tolerance; },
+         "stop at this residual; 0 = all the steps")
+        .in(at_least(0));
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    return f;
+  }();
+  return table;
 }
 
 FixedPointEstimator::FixedPointEstimator(FixedPointEstimatorOptions options) : options_(std::move(options)) {

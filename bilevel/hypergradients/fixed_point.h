@@ -11,6 +11,7 @@ struct FixedPointEstimatorOptions {
   double relative_tolerance = 0;  // 0 = all the steps
   CurvatureOptions curvature;
   void validate() const;
+  static const Fields<FixedPointEstimatorOptions>& fields();
 };
 
 class FixedPointEstimator : public HypergradientEstimator {

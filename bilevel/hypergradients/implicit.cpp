@@ -9,6 +9,7 @@
 
 #include "bilevel/core/central_difference.h"
 #include "bilevel/core/require.h"
+#include "bilevel/fields/fields.h"
 
 namespace bilevel {
 
@@ -26,6 +27,31 @@ void CurvatureOptions::validate() const {
     throw std::invalid_argument(
         "difference_hessian: a Gauss-Newton product is no difference of gradients; use curvature hessian");
   }
+}
+
+const Fields<CurvatureOptions>& CurvatureOptions::fields() {
+  static const Fields<CurvatureOptions> table = [] {
+    using O = CurvatureOptions;
+    Fields<O> f;
+    f.add(
+         "curvature", [](O & o) -> auto& { return o.kind; }, "hessian or gauss-newton")
+        .one_of({"hessian", "gauss-newton"});
+    f.add(
+         "damping", [](O & o) -> auto& { return o.damping; }, "rho in H + rho I")
+        .in(at_least(0));
+    f.add(
+        "difference_hessian", [](O & o) -> auto& { return o.difference_hessian; },
+        "central differences in place of Hessian products");
+    f.add(
+        "difference_cross", [](O & o) -> auto& { return o.difference_cross; },
+        "central differences in place of the cross product, as DARTS and iDARTS take it");
+    f.add(
+         "difference_step", [](O & o) -> auto& { return o.difference_step; },
+         "how far w moves for such a difference")
+        .in(above(0));
+    return f;
+  }();
+  return table;
 }
 
 CurvatureProducts::CurvatureProducts(Oracle& oracle, const HypergradientRequest& request,

@@ -23,6 +23,7 @@ struct CurvatureOptions {
   bool difference_cross = false;
   double difference_step = 0.01;  // how far w moves, whatever the vector's norm (DARTS's 0.01 / |v|)
   void validate() const;
+  static const Fields<CurvatureOptions>& fields();
 };
 
 // Products with the curvature at the final inner iterate. The k-th product may use its own batch; a

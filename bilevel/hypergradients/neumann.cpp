@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/fields/fields.h"
 
 namespace bilevel {
 
@@ -17,6 +18,23 @@ void NeumannEstimatorOptions::validate() const {
         fmt::format("rate = {}: must be finite and positive, or 0 for the inner loop's rate", rate));
   }
   curvature.validate();
+}
+
+const Fields<NeumannEstimatorOptions>& NeumannEstimatorOptions::fields() {
+  static const Fields<NeumannEstimatorOptions> table = [] {
+    using O = NeumannEstimatorOptions;
+    Fields<O> f;
+    f.add(
+         "terms", [](O & o) -> auto& { return o.terms; }, "K: Hessian products of the series")
+        .in(at_least(0, bounds::within_step));
+    f.add(
+         "linear_rate", [](O & o) -> auto& { return o.rate; }, "of the series; 0 = the last inner rate")
+        .in(at_least(0));
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    return f;
+  }();
+  return table;
 }
 
 NeumannEstimator::NeumannEstimator(NeumannEstimatorOptions options) : options_(std::move(options)) {

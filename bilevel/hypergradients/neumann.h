@@ -11,6 +11,7 @@ struct NeumannEstimatorOptions {
   double rate = 0;     // 0 = the inner loop's last rate; safe up to 1 / L
   CurvatureOptions curvature;
   void validate() const;
+  static const Fields<NeumannEstimatorOptions>& fields();
 };
 
 class NeumannEstimator : public HypergradientEstimator {

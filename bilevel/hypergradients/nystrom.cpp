@@ -12,6 +12,7 @@
 #include "bilevel/core/finite.h"
 #include "bilevel/core/random.h"
 #include "bilevel/core/require.h"
+#include "bilevel/fields/fields.h"
 
 namespace bilevel {
 namespace {
@@ -100,6 +101,22 @@ class LowRank {
 void NystromOptions::validate() const {
   require_at_least("rank", rank, 1);
   curvature.validate();
+}
+
+const Fields<NystromOptions>& NystromOptions::fields() {
+  static const Fields<NystromOptions> table = [] {
+    using O = NystromOptions;
+    Fields<O> f;
+    f.add(
+         "terms", [](O & o) -> auto& { return o.rank; }, "K: the rank, one Hessian product each")
+        .in(at_least(1, bounds::within_step));
+    f.add(
+        "seed", [](O & o) -> auto& { return o.seed; }, "of the random directions");
+    f.include(
+        [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
+    return f;
+  }();
+  return table;
 }
 
 NystromEstimator::NystromEstimator(NystromOptions options) : options_(std::move(options)) {

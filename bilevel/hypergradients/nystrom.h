@@ -12,6 +12,7 @@ struct NystromOptions {
   uint64_t seed = 0;           // of the random directions
   CurvatureOptions curvature;  // its damping is the rho above; 0 = the smallest curvature that was found
   void validate() const;
+  static const Fields<NystromOptions>& fields();
 };
 
 class NystromEstimator : public HypergradientEstimator {

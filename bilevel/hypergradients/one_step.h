@@ -10,6 +10,7 @@ namespace bilevel {
 struct OneStepOptions {
   bool difference_cross = false;
   double difference_step = 0.01;  // how far w moves to either side
+  static const Fields<OneStepOptions>& fields();
 };
 
 class OneStep : public Truncated {

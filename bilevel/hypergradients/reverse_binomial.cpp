@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/require.h"
+#include "bilevel/fields/fields.h"
 #include "bilevel/hypergradients/checkpoints.h"
 
 namespace bilevel {
@@ -83,6 +84,18 @@ int64_t ReverseBinomial::slots(int64_t state_bytes) const {
                     options_.byte_budget, state_bytes));
   }
   return slots;
+}
+
+const Fields<ReverseBinomialOptions>& ReverseBinomialOptions::fields() {
+  static const Fields<ReverseBinomialOptions> table = [] {
+    using O = ReverseBinomialOptions;
+    Fields<O> f;
+    f.add(
+         "byte_budget", [](O & o) -> auto& { return o.byte_budget; }, "bytes for the kept iterates")
+        .in(at_least(1));
+    return f;
+  }();
+  return table;
 }
 
 std::vector<int64_t> ReverseBinomial::keeps(int64_t steps, int64_t state_bytes) const {

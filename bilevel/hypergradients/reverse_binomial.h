@@ -11,6 +11,7 @@ struct ReverseBinomialOptions {
   // doubles, with which a thousand steps cost about four more forward passes.
   int64_t byte_budget = 64'000'000;
   void validate() const;
+  static const Fields<ReverseBinomialOptions>& fields();
 };
 
 class ReverseBinomial : public HypergradientEstimator {

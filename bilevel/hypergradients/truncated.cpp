@@ -7,6 +7,8 @@
 #include <stdexcept>
 
 #include "bilevel/core/require.h"
+#include "bilevel/fields/fields.h"
+#include "bilevel/hypergradients/one_step.h"
 
 namespace bilevel {
 
@@ -16,6 +18,41 @@ void TruncatedOptions::validate() const {
     throw std::invalid_argument(
         fmt::format("difference_step = {}: must be finite and above 0", difference_step));
   }
+}
+
+const Fields<TruncatedOptions>& TruncatedOptions::fields() {
+  static const Fields<TruncatedOptions> table = [] {
+    using O = TruncatedOptions;
+    Fields<O> f;
+    f.add(
+         "truncate", [](O & o) -> auto& { return o.steps; }, "K: the last steps that are kept")
+        .in(at_least(0, bounds::within_step));
+    f.add(
+        "difference_cross", [](O & o) -> auto& { return o.difference_cross; },
+        "central differences in place of cross products, as DARTS takes its one");
+    f.add(
+         "difference_step", [](O & o) -> auto& { return o.difference_step; },
+         "how far w moves for such a difference")
+        .in(above(0));
+    return f;
+  }();
+  return table;
+}
+
+const Fields<OneStepOptions>& OneStepOptions::fields() {
+  static const Fields<OneStepOptions> table = [] {
+    using O = OneStepOptions;
+    Fields<O> f;
+    f.add(
+        "difference_cross", [](O & o) -> auto& { return o.difference_cross; },
+        "a central difference in place of the cross product, as DARTS takes it");
+    f.add(
+         "difference_step", [](O & o) -> auto& { return o.difference_step; },
+         "how far w moves for such a difference")
+        .in(above(0));
+    return f;
+  }();
+  return table;
 }
 
 Truncated::Truncated(TruncatedOptions options) : options_(options) { options_.validate(); }

@@ -13,6 +13,7 @@ struct TruncatedOptions {
   bool difference_cross = false;
   double difference_step = 0.01;
   void validate() const;
+  static const Fields<TruncatedOptions>& fields();
 };
 
 class Truncated : public HypergradientEstimator {

@@ -4,8 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <stdexcept>
+#include <set>
 
 #include "bilevel/algorithms/first_rate.h"
 #include "bilevel/algorithms/options.h"
@@ -15,26 +14,6 @@
 
 namespace bilevel {
 
-std::string word_of(const Schedule& schedule) {
-  const std::string kind(schedule_kind_name(schedule.kind));
-  const bool own = schedule.kind == ScheduleKind::power && schedule.exponent != Schedule{}.exponent;
-  return own ? fmt::format("{}:{}", kind, schedule.exponent) : kind;
-}
-
-void read_word(const std::string& word, Schedule& schedule) {
-  const std::string power = "power:";
-  if (!word.starts_with(power)) {
-    schedule.kind = parse_schedule_kind(word);
-    return;
-  }
-  const std::string exponent = word.substr(power.size());
-  char* end = nullptr;
-  Schedule read{.kind = ScheduleKind::power, .exponent = std::strtod(exponent.c_str(), &end)};
-  if (exponent.empty() || *end != '\0') throw std::invalid_argument("the exponent must be a number");
-  read.validate();
-  schedule = read;
-}
-
 std::string word_of(OnFailure choice) { return std::string(name_of(choice)); }
 void read_word(const std::string& word, OnFailure& choice) { choice = parse_on_failure(word); }
 
@@ -42,52 +21,23 @@ namespace {
 
 Fields<AlgorithmChoice> algorithm_fields(bool with_choice) {
   using O = AlgorithmChoice;
-  constexpr const char* schedules = "constant, inverse-sqrt, cosine, linear, power or power:EXPONENT (0.5)";
   Fields<O> f;
+  const auto setting = [&](const char* name) -> Field& {
+    return f.include(
+        [](O & o) -> auto& { return o.settings; }, AlgorithmSettings::fields(), name);
+  };
   f.heading("algorithm");
   if (with_choice) {
     f.add(
          "algorithm", [](O & o) -> auto& { return o.algorithm; }, "which rule; `bilevel list` shows them")
         .first();
   }
-  f.add(
-       "method", [](O & o) -> auto& { return o.settings.method; },
-       "hypergradient of the algorithm double-loop; auto: what `bilevel diagnose` recommends")
-      .first();
-  f.add(
-       "terms", [](O & o) -> auto& { return o.settings.hypergradient.terms; },
-       "K: Hessian products of series, steps of CG, Q of stocbio")
-      .in(at_least(0, bounds::within_step))
-      .first();
-  f.add(
-       "truncate", [](O & o) -> auto& { return o.settings.hypergradient.truncate; },
-       "K: the steps that krmd keeps")
-      .in(at_least(0, bounds::within_step));
-  f.add(
-       "linear_rate", [](O & o) -> auto& { return o.settings.linear_rate; },
-       "rate of series and of single-loop rules' v; 0 = the inner rate")
-      .in(at_least(0));
-  f.add(
-      "linear_schedule", [](O & o) -> auto& { return o.settings.linear_schedule; },
-      fmt::format("how that rate falls, for soba, saba, ma-soba and amigo: {}", schedules));
-  f.add(
-       "growth", [](O & o) -> auto& { return o.settings.growth; },
-       "aid-increasing: T_k = ceil(growth (k+1)^(1/4)); 0 = T")
-      .in(at_least(0, bounds::within_step));
-  f.add(
-       "damping", [](O & o) -> auto& { return o.settings.hypergradient.curvature.damping; },
-       "rho in H + rho I of rules that solve a linear system")
-      .in(at_least(0));
-  f.add(
-       "curvature", [](O & o) -> auto& { return o.settings.hypergradient.curvature.kind; },
-       "hessian or gauss-newton")
-      .one_of({"hessian", "gauss-newton"});
-  f.add(
-      "difference_cross", [](O & o) -> auto& { return o.settings.hypergradient.curvature.difference_cross; },
-      "central differences in place of the cross product, as DARTS and iDARTS take it");
-  f.add(
-      "error_bound", [](O & o) -> auto& { return o.settings.with_bound; },
-      "double loops: bound every hypergradient's distance from the exact one (docs/bounds.md)");
+  setting("method").first();
+  setting("terms").first();
+  for (const char* name : {"truncate", "linear_rate", "linear_schedule", "growth", "damping", "curvature",
+                           "difference_cross", "error_bound"}) {
+    setting(name);
+  }
   f.add(
        "on_failure", [](O & o) -> auto& { return o.solve.on_failure; },
        "stop with the cause; backtrack: go back and lower the rate that is to blame; damp: go back and "
@@ -95,91 +45,25 @@ Fields<AlgorithmChoice> algorithm_fields(bool with_choice) {
       .one_of({"stop", "backtrack", "damp"});
 
   f.heading("settings of single algorithms");
-  f.add(
-       "strong_convexity", [](O & o) -> auto& { return o.settings.strong_convexity; },
-       "stocbio: mu, by which its Hessian batches shrink; 0 = all of one size")
-      .in(at_least(0));
-  f.add(
-       "hessian_batch", [](O & o) -> auto& { return o.settings.hessian_batch; },
-       "stocbio: B of those batches; 0 = the inner batch")
-      .in(at_least(0, bounds::examples));
-  f.add(
-       "momentum_decay", [](O & o) -> auto& { return o.settings.momentum_decay; },
-       "fsla, single-loop-*: how much of the momentum the first step forgets")
-      .in(above(0, 1));
-  f.add(
-       "averaging", [](O & o) -> auto& { return o.settings.averaging; },
-       "ma-soba, sustain, mrbo: the newest sample's part, in (0, 1]")
-      .in(above(0, 1));
-  f.add(
-       "period", [](O & o) -> auto& { return o.settings.period; },
-       "vrbo: iterations from one large batch to the next")
-      .in(at_least(1, bounds::endless));
-  f.add(
-       "large_batch", [](O & o) -> auto& { return o.settings.large_batch; },
-       "vrbo: examples of a large batch; 0 = all")
-      .in(at_least(0, bounds::examples));
-  f.add(
-       "penalty", [](O & o) -> auto& { return o.settings.penalty; }, "f2sa: lambda of the first iteration")
-      .in(above(0));
-  f.add(
-       "penalty_growth", [](O & o) -> auto& { return o.settings.penalty_growth; },
-       "f2sa: lambda grows like (k+1)^growth")
-      .in(at_least(0));
-  f.add(
-       "joint_rate", [](O & o) -> auto& { return o.settings.joint_rate; },
-       "bome: w's rate; 0 = the outer rate. By default a tenth of the inner rate in solve and compare")
-      .in(at_least(0))
-      .by_rule();
-  f.add(
-       "barrier", [](O & o) -> auto& { return o.settings.barrier; }, "bome: its eta")
-      .in(above(0));
+  for (const char* name : {"strong_convexity", "hessian_batch", "momentum_decay", "averaging", "period",
+                           "large_batch", "penalty", "penalty_growth", "joint_rate", "barrier"}) {
+    setting(name);
+  }
 
   f.heading("inner loop");
-  f.add(
-       "inner_steps", [](O & o) -> auto& { return o.settings.inner.steps; }, "T")
-      .in(at_least(0, bounds::within_step))
-      .by_rule()
-      .first();
-  f.add(
-       "inner_rate", [](O & o) -> auto& { return o.settings.inner.rate; },
-       "by default from the problem's curvature")
-      .in(above(0))
-      .by_rule()
-      .first();
-  f.add(
-      "inner_optimizer", [](O & o) -> auto& { return o.settings.inner.optimizer; },
-      "gd, heavy-ball, nesterov or adam, of rules that run an inner loop");
-  f.add(
-       "inner_momentum", [](O & o) -> auto& { return o.settings.inner.momentum; },
-       "of heavy-ball and nesterov")
-      .in(from_0_below_1());
-  f.add(
-       "inner_clip", [](O & o) -> auto& { return o.settings.inner.clip_norm; },
-       "largest norm of an inner gradient, of rules that run an inner loop; 0 = any")
-      .in(at_least(0));
-  f.add(
-      "inner_schedule", [](O & o) -> auto& { return o.settings.inner.schedule; }, schedules);
+  for (const char* name :
+       {"inner_steps", "inner_rate", "inner_optimizer", "inner_momentum", "inner_clip", "inner_schedule"}) {
+    setting(name);
+  }
   f.add(
        "inner_batch", [](O & o) -> auto& { return o.solve.batches.inner_batch; },
        "examples of a batch of g; 0 = all")
       .in(at_least(0, bounds::examples));
 
   f.heading("outer steps");
-  f.add(
-       "outer_rate", [](O & o) -> auto& { return o.settings.outer.rate; },
-       "rate of the outer steps; by default the command chooses one")
-      .in(above(0))
-      .by_rule()
-      .first();
-  f.add(
-       "outer_optimizer", [](O & o) -> auto& { return o.settings.outer.optimizer; }, "sgd or adam")
-      .by_rule();
-  f.add(
-       "outer_momentum", [](O & o) -> auto& { return o.settings.outer.momentum; }, "of sgd")
-      .in(from_0_below_1());
-  f.add(
-      "outer_schedule", [](O & o) -> auto& { return o.settings.outer.schedule; }, schedules);
+  for (const char* name : {"outer_rate", "outer_optimizer", "outer_momentum", "outer_schedule"}) {
+    setting(name);
+  }
   f.add(
        "outer_batch", [](O & o) -> auto& { return o.solve.batches.outer_batch; },
        "examples of a batch of f; 0 = all")
@@ -234,16 +118,16 @@ void set_fixed_ratio_defaults(const Given& given, const Problem& problem, double
 
 void refuse_ignored(const OptionsView& options, const AlgorithmChoice& choice,
                     const std::vector<std::string>& algorithms, bool chosen) {
-  for (const AlgorithmOption option : algorithm_options()) {
-    const bool of_diagnosis = option == AlgorithmOption::damping || option == AlgorithmOption::curvature;
-    const Field& field = options.at(field_of(option));
+  for (const std::string& option : algorithm_options()) {
+    const bool of_diagnosis = option == "damping" || option == "curvature";
+    const Field& field = options.at(option);
     if (!options.is_given(field) || (chosen && of_diagnosis)) continue;
     require_read(algorithms, choice.settings, option,
                  field.type == FieldType::flag ? "" : options.words(field).front());
   }
   if (choice.solve.on_failure != OnFailure::damp) return;
   for (const std::string& name : algorithms) {
-    if (options_read(find_algorithm(name), choice.settings).contains(AlgorithmOption::damping)) return;
+    if (options_read(find_algorithm(name), choice.settings).contains("damping")) return;
   }
   throw OptionError(fmt::format(
       "{}: there is nothing to damp in {}; choose backtrack, which lowers the rate that is to blame, or stop",
@@ -262,9 +146,9 @@ void set_schedule_lengths(AlgorithmChoice& choice) {
 
 void finish(AlgorithmChoice& choice) {
   AlgorithmSettings& s = choice.settings;
-  const AlgorithmOptionSet reads = options_read(find_algorithm(choice.algorithm), s);
-  if (!reads.contains(AlgorithmOption::inner_optimizer)) s.inner.optimizer = InnerOptions{}.optimizer;
-  if (!reads.contains(AlgorithmOption::inner_steps) && !(s.growth > 0)) s.inner.steps = 1;
+  const std::set<std::string> reads = options_read(find_algorithm(choice.algorithm), s);
+  if (!reads.contains("inner_optimizer")) s.inner.optimizer = InnerOptions{}.optimizer;
+  if (!reads.contains("inner_steps") && !(s.growth > 0)) s.inner.steps = 1;
   set_schedule_lengths(choice);
 }
 

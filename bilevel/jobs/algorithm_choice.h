@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/algorithms/solve.h"
 #include "bilevel/core/problem.h"
@@ -13,9 +14,6 @@
 
 namespace bilevel {
 
-// As one word: "cosine", or "power:0.4" for (step + 1)^-0.4.
-std::string word_of(const Schedule& schedule);
-void read_word(const std::string& word, Schedule& schedule);
 std::string word_of(OnFailure choice);
 void read_word(const std::string& word, OnFailure& choice);
 

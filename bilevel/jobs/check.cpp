@@ -160,18 +160,12 @@ namespace {
 // An option that would be ignored is an error. The curvature and its damping are the reference's, too.
 void refuse_unread(const OptionsView& options, const std::vector<std::string>& methods) {
   if (methods.empty()) return;
-  const std::vector<std::pair<EstimatorOption, const char*>> read = {
-      {EstimatorOption::terms, "terms"},
-      {EstimatorOption::truncate, "truncate"},
-      {EstimatorOption::linear_rate, "linear_rate"},
-      {EstimatorOption::difference_hessian, "difference_hessian"},
-      {EstimatorOption::difference_cross, "difference_cross"},
-      {EstimatorOption::byte_budget, "checkpoint_megabytes"}};
-  for (const auto& [option, field] : read) {
-    const bool is_read =
-        std::any_of(methods.begin(), methods.end(), [wanted = option](const std::string& method) {
-          return find_estimator(method).reads.contains(wanted);
-        });
+  for (const char* field : {"terms", "truncate", "linear_rate", "difference_hessian", "difference_cross",
+                            "checkpoint_megabytes"}) {
+    const std::string own = field == std::string("checkpoint_megabytes") ? "byte_budget" : field;
+    const bool is_read = std::any_of(methods.begin(), methods.end(), [&](const std::string& method) {
+      return find_estimator(method).options.has(own);
+    });
     if (options.is_given(options.at(field)) && !is_read) {
       throw OptionError(fmt::format("{} changes nothing for {}: leave it out", named(field),
                                     named("methods", fmt::format("{}", fmt::join(methods, ",")))));

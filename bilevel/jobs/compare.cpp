@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -213,8 +214,8 @@ struct ComparisonInterrupted {};
 
 ComparedOverSeeds over_seeds(const ComparedAlgorithm& a, const AlgorithmSettings& settings) {
   ComparedOverSeeds all;
-  const AlgorithmOptionSet reads = options_read(find_algorithm(a.name), settings);
-  if (reads.contains(AlgorithmOption::inner_steps)) all.inner_steps = a.inner_steps;
+  const std::set<std::string> reads = options_read(find_algorithm(a.name), settings);
+  if (reads.contains("inner_steps")) all.inner_steps = a.inner_steps;
   std::vector<double> iterations, calls, values, norms;
   for (const ComparedRun& run : a.runs) {
     iterations.push_back(static_cast<double>(run.summary.state.iteration));

@@ -1,6 +1,5 @@
 #include "bilevel/jobs/recommended_options.h"
 
-#include <set>
 #include <string>
 #include <utility>
 
@@ -13,7 +12,7 @@ bool has_momentum(const InnerOptions& inner) {
   return inner.optimizer == "nesterov" || inner.optimizer == "heavy-ball";
 }
 
-void add_recommended(const Diagnosis& d, bool rate_is_learned, const char* linear_rate, NamedWords& options) {
+void add_recommended(const Diagnosis& d, bool rate_is_learned, NamedWords& options) {
   const Recommendation& r = d.recommendation;
   const auto add = [&](const std::string& name, const auto& value) {
     options.emplace_back(name, std::vector<std::string>{word_of(value)});
@@ -23,27 +22,26 @@ void add_recommended(const Diagnosis& d, bool rate_is_learned, const char* linea
   if (!rate_is_learned) add("inner_rate", r.inner.rate);
   add("inner_optimizer", r.inner.optimizer);
   if (has_momentum(r.inner)) add("inner_momentum", r.inner.momentum);
-  const std::set<EstimatorOption>& reads = find_estimator(r.method).reads;
-  if (reads.contains(EstimatorOption::damping) &&
-      (r.curvature.kind != "hessian" || r.curvature.damping > 0)) {
+  const OwnOptions& own = find_estimator(r.method).options;
+  if (own.has("damping") && (r.curvature.kind != "hessian" || r.curvature.damping > 0)) {
     add("curvature", r.curvature.kind);
     add("damping", r.curvature.damping);
   }
-  if (r.linear_rate > 0 && reads.contains(EstimatorOption::linear_rate)) add(linear_rate, r.linear_rate);
+  if (r.linear_rate > 0 && own.has("linear_rate")) add("linear_rate", r.linear_rate);
 }
 
 }  // namespace
 
 NamedWords recommended_check_options(const Diagnosis& d, bool rate_is_learned) {
   NamedWords options = {{"methods", {d.recommendation.method}}};
-  add_recommended(d, rate_is_learned, "linear_rate", options);
+  add_recommended(d, rate_is_learned, options);
   if (d.reference == ReferenceKind::iterate) options.push_back({"reference", {"iterate"}});
   return options;
 }
 
 NamedWords recommended_algorithm_options(const Diagnosis& d, bool rate_is_learned) {
   NamedWords options = {{"algorithm", {"double-loop"}}, {"method", {d.recommendation.method}}};
-  add_recommended(d, rate_is_learned, "linear_rate", options);
+  add_recommended(d, rate_is_learned, options);
   return options;
 }
 

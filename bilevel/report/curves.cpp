@@ -34,12 +34,12 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-struct Range {
+struct Extent {
   double low = INFINITY, high = -INFINITY;
   size_t count = 0;
 };
-Range range_of(const std::vector<const Metrics*>& runs, const Measure& measure) {
-  Range range;
+Extent range_of(const std::vector<const Metrics*>& runs, const Measure& measure) {
+  Extent range;
   for (const Metrics* metrics : runs) {
     for (const Json& line : metrics->lines) {
       if (const auto value = value_of(line, measure)) {
@@ -302,7 +302,7 @@ std::vector<CurveGroup> curve_groups(const Metrics& metrics, const std::vector<C
   // Constants are words, not pictures.
   std::erase_if(rest, [&](const Measure& m) {
     if (!m.object.empty()) return false;
-    const Range range = range_of(runs, m);
+    const Extent range = range_of(runs, m);
     if (range.count > 0 && range.low != range.high) return false;
     if (range.count > 0) constant.emplace_back(title_of(m.name), range.low);
     return true;
@@ -357,9 +357,9 @@ std::string curves_html(const Metrics& metrics, const std::vector<CurveGroup>& f
       describe(picture, metrics, m, name);
       logarithmic = logarithmic && (m.object.empty() || group.decades) && range_of({&metrics}, m).low > 0;
     }
-    Range all;
+    Extent all;
     for (const Measure& m : group.measures) {
-      const Range one = range_of({&metrics}, m);
+      const Extent one = range_of({&metrics}, m);
       all.low = std::min(all.low, one.low);
       all.high = std::max(all.high, one.high);
     }
@@ -388,7 +388,7 @@ std::string compared_curves_html(const std::vector<const Metrics*>& runs,
   const std::vector<Axis> axes = axes_of(runs);
   std::vector<Measure> measures = measures_of(runs);
   std::erase_if(measures, [&](const Measure& m) {
-    const Range range = range_of(runs, m);
+    const Extent range = range_of(runs, m);
     return !is_compared(m) || range.count == 0 || range.low == range.high;
   });
   // What people ask for first comes first.
@@ -406,7 +406,7 @@ std::string compared_curves_html(const std::vector<const Metrics*>& runs,
                                                : fmt::format("{}: {}", title_of(m.object), m.name);
     Picture picture{.title = capital(title), .remark = {}, .description = {}, .legend = {}, .scripts = {}};
     const bool percent = is_percent(m.name) || is_truth(m);
-    const Range range = range_of(runs, m);
+    const Extent range = range_of(runs, m);
     const bool logarithmic = m.object.empty() && !percent && wants_logarithm(range.low, range.high);
     if (percent) picture.title += " in percent";
     if (logarithmic) picture.title += " (log scale)";

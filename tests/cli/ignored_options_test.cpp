@@ -9,6 +9,7 @@
 
 #include "bilevel/algorithms/options.h"
 #include "bilevel/algorithms/registry.h"
+#include "bilevel/fields/option_text.h"
 #include "tests/cli/program.h"
 
 namespace bilevel::test {
@@ -87,8 +88,8 @@ TEST(IgnoredOptions, AreRefusedByEveryCommandThatRunsAnAlgorithm) {
 // The list of the registry and the options of the command line are the same.
 TEST(IgnoredOptions, EveryOptionOfTheRegistryIsOneOfTheCommandLine) {
   const std::string help = run_program("solve --help-all").out;
-  for (const AlgorithmOption option : algorithm_options()) {
-    EXPECT_THAT(help, HasSubstr("--" + std::string(name_of(option)))) << name_of(option);
+  for (const std::string& option : algorithm_options()) {
+    EXPECT_THAT(help, HasSubstr(flag_of(option))) << option;
   }
 }
 

@@ -1,0 +1,45 @@
+#pragma once
+// Rows of field tables that the options of many algorithms share: those of the inner loop, the outer steps
+// and the curvature that they take, under the names that users give them.
+
+#include <string>
+
+#include "bilevel/core/inner.h"
+#include "bilevel/core/outer.h"
+#include "bilevel/core/schedule.h"
+#include "bilevel/fields/fields.h"
+#include "bilevel/hypergradients/implicit.h"
+
+namespace bilevel {
+
+// As one word: "cosine", or "power:0.4" for (step + 1)^-0.4.
+std::string word_of(const Schedule& schedule);
+void read_word(const std::string& word, Schedule& schedule);
+extern const char* const schedule_words;  // what may be given for one
+
+// inner_steps, inner_rate, inner_optimizer, inner_momentum, inner_clip, inner_schedule.
+const Fields<InnerOptions>& inner_fields();
+// outer_rate, outer_optimizer, outer_momentum, outer_schedule.
+const Fields<OuterOptions>& outer_fields();
+// The matrix of rules that take its products as they are: curvature and damping.
+const Fields<CurvatureOptions>& matrix_fields();
+
+// Single rows, of structs that have no InnerOptions.
+template <typename Options, typename Member>
+void add_inner_rate(Fields<Options>& f, Member member) {
+  f.add("inner_rate", member, "rate of the inner steps").in(above(0)).by_rule().first();
+}
+template <typename Options, typename Member>
+void add_inner_steps(Fields<Options>& f, Member member) {
+  f.add("inner_steps", member, "T").in(at_least(0, bounds::within_step)).by_rule().first();
+}
+template <typename Options, typename Member>
+void add_terms(Fields<Options>& f, Member member) {
+  f.add("terms", member, "K: Hessian products").in(at_least(0, bounds::within_step)).first();
+}
+template <typename Options, typename Member>
+void add_linear_rate(Fields<Options>& f, Member member) {
+  f.add("linear_rate", member, "rate of the series or of v's steps; 0 = the inner rate").in(at_least(0));
+}
+
+}  // namespace bilevel
