@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bilevel/algorithms/options.h"
+#include "bilevel/algorithms/resumable.h"
 #include "bilevel/core/errors.h"
 #include "bilevel/core/require.h"
 
@@ -103,6 +104,7 @@ class SolveRun {
       : algorithm_(&algorithm),
         options_(options),
         hooks_(hooks),
+        loop_(hooks),
         oracle_(problem),
         streams_(options.seed, problem.inner_samples(), problem.outer_samples(), options.batches),
         state_(std::move(state)),
@@ -159,7 +161,7 @@ class SolveRun {
       record();
       if (summary.reason != StopReason::not_run) return;
     }
-    if (seconds_since(saved_) >= hooks_.save_seconds) save();
+    if (loop_.save_due()) save();
     const AlgorithmState before = summary.state;
     const double direction_before = state_.direction_norm;
     const auto begin = Clock::now();
@@ -184,7 +186,7 @@ class SolveRun {
     if (hooks_.step) hooks_.step(summary.state, state_.direction_norm, summary.seconds);
     if (converged()) {
       summary.reason = StopReason::converged;
-    } else if (hooks_.interrupted && hooks_.interrupted()) {
+    } else if (loop_.interrupted()) {
       summary.reason = StopReason::interrupted;
     }
   }
@@ -213,10 +215,8 @@ class SolveRun {
   }
 
   void save() {
-    saved_ = Clock::now();
-    if (!hooks_.save) return;
     state_.streams = streams_.positions();
-    hooks_.save(state_);
+    loop_.save(state_);
   }
 
   // ---- when it goes wrong (failure.h) ----
@@ -387,11 +387,11 @@ class SolveRun {
   std::unique_ptr<const Algorithm> repaired_;
   const SolveOptions& options_;
   const SolveHooks& hooks_;
+  Resumable<SolveHooks> loop_;
   Oracle oracle_;
   Streams streams_;
   SolveState state_;
   OracleCounts counts_before_;
-  Clock::time_point saved_ = Clock::now();
 };
 
 // A repair that cannot be made is refused before the run, not in the middle of it.

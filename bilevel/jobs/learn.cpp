@@ -11,6 +11,7 @@
 #include "bilevel/jobs/unread.h"
 #include "bilevel/meta/learn_checkpoint.h"
 #include "bilevel/meta/model_file.h"
+#include "bilevel/run/kept_loop.h"
 #include "bilevel/run/result_json.h"
 
 namespace bilevel {
@@ -97,13 +98,11 @@ nlohmann::json learn_identity(const LearnJobOptions& o, const meta::Learner& lea
 meta::LearnState resumed_learning(const Checkpoint& checkpoint, const nlohmann::json& now,
                                   const RunContext& context, const meta::Learner& learner,
                                   c10::Device device) {
-  if (const auto then = checkpoint.metadata.find("identity");
-      then == checkpoint.metadata.end() || *then != now) {
-    throw RunError(
-        fmt::format("{}: the run was made on other data or with another learner than now ({}): give it what "
-                    "it began with",
-                    named("resume", context.place().resume), now.dump()));
-  }
+  require_identity(
+      context, checkpoint, {{"identity", now}},
+      fmt::format("the run was made on other data or with another learner than now ({}): give it "
+                  "what it began with",
+                  now.dump()));
   return meta::learn_state(checkpoint, learner.outer_layout().size(), device);
 }
 
@@ -126,19 +125,12 @@ meta::LearnSummary learn_in(RunContext& context, const LearnJobOptions& o, const
   context.line(fmt::format("learn: {}; {}{}", data.summary, o.learner.name, into));
   const bool regression = data.source->regression();
   meta::LearnHooks hooks;
-  if (context.has_folder()) {
-    hooks.save = [&](const meta::LearnState& at) {
-      Checkpoint file = meta::learn_checkpoint(at);
-      file.metadata["identity"] = identity;
-      context.save(std::move(file));
-    };
-  }
+  keep_in<meta::LearnState>(context, hooks, meta::put_learning, {{"identity", identity}});
   hooks.step = [&](const meta::LearnState& at) {
     progress.step = at.algorithm.iteration;
     progress.loss = at.loss_count > 0 ? at.loss_sum / static_cast<double>(at.loss_count) : NAN;
     progress.direction_norm = at.direction_norm;
     context.step(progress);
-    if (context.save_due()) hooks.save(at);
   };
   hooks.record = [&](const meta::LearnRecord& record) {
     Json line = {{"step", record.iteration}};
@@ -148,7 +140,6 @@ meta::LearnSummary learn_in(RunContext& context, const LearnJobOptions& o, const
                                : fmt::format("validation {:.1f} %", record.valid.accuracy);
     context.line(learning_line(record, o.learn.iterations, regression));
   };
-  hooks.interrupted = [&] { return context.interrupted(); };
   return meta::learn(learner, *data.source, o.learn, std::move(state), hooks);
 }
 

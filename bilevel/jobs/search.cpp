@@ -14,6 +14,7 @@
 #include "bilevel/nas/random_search.h"
 #include "bilevel/nas/search_checkpoint.h"
 #include "bilevel/report/picture.h"
+#include "bilevel/run/kept_loop.h"
 #include "bilevel/run/result_json.h"
 
 namespace bilevel {
@@ -52,13 +53,11 @@ std::string epoch_line(const nas::SearchSpace& space, const nas::EpochRecord& r,
 
 nas::SearchState resumed_search(const SearchSetup& setup, const Checkpoint& checkpoint,
                                 const RunContext& context) {
-  if (checkpoint.metadata.value("data", "") != setup.digest) {
-    throw RunError(
-        fmt::format("{}: the run was made on other images, or another split, than are there now ({} "
-                    "training, {} validation): give the data it began with",
-                    named("resume", context.place().resume), setup.problem->inner_samples(),
-                    setup.problem->outer_samples()));
-  }
+  require_identity(
+      context, checkpoint, {{"data", setup.digest}},
+      fmt::format("the run was made on other images, or another split, than are there now ({} training, {} "
+                  "validation): give the data it began with",
+                  setup.problem->inner_samples(), setup.problem->outer_samples()));
   return nas::search_state(checkpoint, setup.space, setup.tensors.device());
 }
 
@@ -92,15 +91,7 @@ nas::SearchSummary search_in(RunContext& context, const SearchSetup& setup, cons
     context.record(line);
     context.line(epoch_line(setup.space, r, options.epochs));
   };
-  if (context.has_folder()) {
-    hooks.save_seconds = context.save_seconds();
-    hooks.save = [&](const nas::SearchState& s) {
-      Checkpoint now = nas::search_checkpoint(s);
-      now.metadata["data"] = setup.digest;
-      context.save(std::move(now));
-    };
-  }
-  hooks.interrupted = [&] { return context.interrupted(); };
+  keep_in<nas::SearchState>(context, hooks, nas::put_search, {{"data", setup.digest}});
   hooks.message = [&](const std::string& text) { context.line(text); };
   const nas::Benchmark* table = setup.benchmark ? &*setup.benchmark : nullptr;
   return search != nullptr ? search->run(std::move(state), hooks)

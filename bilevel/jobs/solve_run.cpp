@@ -9,6 +9,7 @@
 
 #include "bilevel/fields/option_text.h"
 #include "bilevel/run/json_value.h"
+#include "bilevel/run/kept_loop.h"
 #include "bilevel/run/result_json.h"
 #include "bilevel/run/solve_checkpoint.h"
 
@@ -48,12 +49,10 @@ SolveState resumed(const RunContext& context, const SolveRun& job, const Checkpo
   const c10::Device device = job.problem.initial_outer(job.options.seed).device();
   SolveState state = take_solve(checkpoint, device);
   const nlohmann::json now = identity(job, state.so_far.state);
-  if (const auto then = checkpoint.metadata.find("identity");
-      then == checkpoint.metadata.end() || *then != now) {
-    throw RunError(fmt::format(
-        "{}: the run was made on other data than are there now ({}): give back the files that it began with",
-        named("resume", context.place().resume), now.dump()));
-  }
+  require_identity(context, checkpoint, {{"identity", now}},
+                   fmt::format("the run was made on other data than are there now ({}): give back the files "
+                               "that it began with",
+                               now.dump()));
   if (job.take) job.take(checkpoint);
   return state;
 }
@@ -69,8 +68,6 @@ SolveSummary solve_in(RunContext& context, const SolveRun& job, const Tensor& x,
   if (from && !from->so_far.records.empty()) progress.loss = from->so_far.records.back().outer_loss;
 
   SolveHooks hooks;
-  hooks.save_seconds = context.save_seconds();
-  hooks.interrupted = [&] { return context.interrupted(); };
   hooks.record = [&](const SolveRecord& record, const AlgorithmState& state) {
     progress.loss = record.outer_loss;
     if (context.has_folder()) {
@@ -87,15 +84,12 @@ SolveSummary solve_in(RunContext& context, const SolveRun& job, const Tensor& x,
     if (job.hooks.step) job.hooks.step(state, direction_norm, seconds);
   };
   hooks.went_back = job.hooks.went_back;
-  if (context.has_folder()) {
-    hooks.save = [&](const SolveState& state) {
-      Checkpoint now;
-      put_solve(now, state);
-      now.metadata["identity"] = identity(job, state.so_far.state);
-      if (job.put) job.put(now);
-      context.save(std::move(now));
-    };
-  }
+  const auto put = [&job](Checkpoint& now, const SolveState& state) {
+    put_solve(now, state);
+    now.metadata["identity"] = identity(job, state.so_far.state);
+    if (job.put) job.put(now);
+  };
+  keep_in<SolveState>(context, hooks, put, nlohmann::json::object());
   return from ? continue_solve(job.problem, job.algorithm, job.options, std::move(*from), hooks)
               : solve(job.problem, job.algorithm, job.options, hooks, x, w);
 }

@@ -18,6 +18,7 @@
 #include "bilevel/nas/genotype.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/train_checkpoint.h"
+#include "bilevel/run/kept_loop.h"
 
 namespace bilevel {
 namespace {
@@ -122,12 +123,10 @@ TrainSetup set_up_training(const TrainJobOptions& o, const at::TensorOptions& te
 
 nas::TrainState resumed_training(const TrainSetup& setup, const Checkpoint& checkpoint,
                                  const RunContext& context) {
-  if (checkpoint.metadata.value("data", "") != setup.digest) {
-    throw RunError(
-        fmt::format("{}: the images or their labels are not those that it began with; give back the same "
-                    "files, or begin anew with {}",
-                    named("resume", context.place().resume), named("out")));
-  }
+  require_identity(context, checkpoint, {{"data", setup.digest}},
+                   fmt::format("the images or their labels are not those that it began with; give back the "
+                               "same files, or begin anew with {}",
+                               named("out")));
   return nas::take_training(checkpoint, *setup.training);
 }
 
@@ -143,7 +142,6 @@ bool train_in(RunContext& context, const TrainSetup& setup, nas::TrainState& sta
   const int64_t steps = setup.training->steps_per_epoch(), epochs = setup.training->options().epochs;
   StepProgress progress{.job = "train", .total = epochs * steps, .before = state.inner.step};
   nas::TrainHooks hooks;
-  hooks.stop = [&] { return context.interrupted(); };
   hooks.progress = [&](const nas::TrainProgress& p) {
     progress.step = (p.epoch - 1) * steps + p.step;
     progress.loss = p.loss;
@@ -157,15 +155,7 @@ bool train_in(RunContext& context, const TrainSetup& setup, nas::TrainState& sta
     context.record(line);
     context.line(training_line(last, epochs));
   };
-  if (context.has_folder()) {
-    hooks.save_seconds = context.save_seconds();
-    hooks.save = [&](const nas::TrainState& now) {
-      Checkpoint saved;
-      nas::put_training(saved, now);
-      saved.metadata["data"] = setup.digest;
-      context.save(std::move(saved));
-    };
-  }
+  keep_in<nas::TrainState>(context, hooks, nas::put_training, {{"data", setup.digest}});
   return setup.training->run(state, hooks);
 }
 

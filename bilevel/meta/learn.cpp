@@ -9,6 +9,7 @@
 #include <limits>
 #include <utility>
 
+#include "bilevel/algorithms/resumable.h"
 #include "bilevel/core/errors.h"
 #include "bilevel/core/finite.h"
 #include "bilevel/core/require.h"
@@ -171,10 +172,11 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
                    LearnState state, const LearnHooks& hooks) {
   options.validate();
   const OuterOptimizer outer = make_outer_optimizer(options.outer);
+  Resumable<LearnHooks> loop(hooks);
   const auto look = [&] {
     record(learner, source, options, state);
     if (hooks.record) hooks.record(state.history.back());
-    if (hooks.save) hooks.save(state);
+    loop.save(state);
   };
   LearnSummary summary;
   // The start, and the look that a process was killed in: its last checkpoint is from just before it.
@@ -187,6 +189,7 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
   while (state.algorithm.iteration < options.iterations) {
     step(learner, source, options, outer, state);
     if (hooks.step) hooks.step(state);
+    if (loop.save_due()) loop.save(state);
     summary.reason = why_learning_failed(learner, state, state.algorithm.iteration == options.iterations);
     if (!summary.reason.empty()) {
       summary.end = LearnEnd::failed;
@@ -194,8 +197,8 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
       return summary;
     }
     if (is_record(state.algorithm.iteration, options)) look();
-    if (hooks.interrupted && hooks.interrupted()) {
-      if (hooks.save) hooks.save(state);
+    if (loop.interrupted()) {
+      loop.save(state);
       summary.end = LearnEnd::interrupted;
       summary.state = std::move(state);
       return summary;

@@ -66,9 +66,12 @@ struct LearnState {
 struct LearnHooks {
   std::function<void(const LearnState&)> step;     // after every iteration
   std::function<void(const LearnRecord&)> record;  // after every look at the validation tasks
-  std::function<void(const LearnState&)> save;     // after every record, and where it is interrupted
-  std::function<bool()> interrupted;               // asked after every iteration
   std::function<void(int64_t done)> test;          // test tasks so far
+  // After an iteration when save_seconds have passed since the last time, after every record, and where it is
+  // interrupted.
+  std::function<void(const LearnState&)> save = {};
+  double save_seconds = 10;
+  std::function<bool()> interrupted = {};  // asked after every step
 };
 
 enum class LearnEnd { not_run, iterations_done, interrupted, failed };

@@ -89,7 +89,7 @@ SearchSummary random_search(const RandomSearch& search, const Benchmark* benchma
     const Training training(network, search.train, search.valid, options);
     TrainState trained = training.start();
     TrainHooks of_training;
-    of_training.stop = hooks.interrupted;
+    of_training.interrupted = hooks.interrupted;
     of_training.progress = [&](const TrainProgress& p) {
       if (!hooks.message) return;
       hooks.message(fmt::format("cell {} of {}: epoch {}/{}, step {}/{}, loss {:.3f}", i + 1, search.samples,

@@ -14,6 +14,7 @@
 #include "bilevel/algorithms/darts.h"
 #include "bilevel/algorithms/double_loop.h"
 #include "bilevel/algorithms/failure.h"
+#include "bilevel/algorithms/resumable.h"
 #include "bilevel/core/errors.h"
 #include "bilevel/core/finite.h"
 #include "bilevel/core/role_swap.h"
@@ -290,25 +291,18 @@ SearchSummary Search::run(SearchState state, const SearchHooks& hooks) {
     signs.eigenvalues.push_back(r.eigenvalue);
     signs.skips.push_back(r.skips);
   }
-  Stopwatch since_save;
-  double unsaved_seconds = 0;
+  Resumable<SearchHooks> loop(hooks);
   const auto save = [&] {
     state.streams = streams.positions();
     state.counts = before;
     state.counts += oracle.counts();
-    if (hooks.save) hooks.save(state);
-    since_save.lap();
-    unsaved_seconds = 0;
-  };
-  const auto save_due = [&] {
-    unsaved_seconds += since_save.lap();
-    return hooks.save && unsaved_seconds >= hooks.save_seconds;
+    loop.save(state);
   };
   summary.end = SearchEnd::epochs_done;
   // As it was after the last epoch: those of the warm-up end no search.
   std::optional<Collapse> collapse;
   if (state.epoch > options_.warmup_epochs) collapse = find_collapse(options_, signs);
-  for (; state.epoch < options_.epochs && !collapse; ++state.epoch, state.step = 0) {
+  while (state.epoch < options_.epochs && !collapse) {
     set_epoch(state, oracle, streams);
     NoWaiting until_the_epoch_ends;
     const auto require_finite = [&] {
@@ -338,13 +332,13 @@ SearchSummary Search::run(SearchState state, const SearchHooks& hooks) {
         summary.end = SearchEnd::failed;
         break;
       }
-      if (hooks.interrupted && hooks.interrupted()) {
+      if (loop.interrupted()) {
         require_finite();
         save();
         summary.end = SearchEnd::interrupted;
         break;
       }
-      if (state.step < steps_per_epoch_ && save_due()) {
+      if (state.step < steps_per_epoch_ && loop.save_due()) {
         require_finite();
         save();
       }
@@ -359,13 +353,9 @@ SearchSummary Search::run(SearchState state, const SearchHooks& hooks) {
     if (hooks.epoch) hooks.epoch(r);
     state.history.push_back(std::move(r));
     // What is saved is the state before the next epoch's first step.
-    SearchState next = state;
-    ++next.epoch;
-    next.step = 0;
-    std::swap(state, next);
+    ++state.epoch;
+    state.step = 0;
     save();
-    std::swap(state, next);
-    state.counts = next.counts;
     clock.lap();
   }
 

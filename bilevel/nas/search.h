@@ -68,12 +68,12 @@ struct SearchState {
 struct SearchHooks {
   std::function<void(const SearchState&, int64_t steps_per_epoch)> step;  // after every step
   std::function<void(const EpochRecord&)> epoch;
+  std::function<void(const std::string&)> message;  // of what comes after the epochs
   // After a step when save_seconds have passed since the last time, at the end of every epoch, and where the
   // search is interrupted.
-  std::function<void(const SearchState&)> save;
+  std::function<void(const SearchState&)> save = {};
   double save_seconds = 10;
-  std::function<bool()> interrupted;                // asked after every step
-  std::function<void(const std::string&)> message;  // of what comes after the epochs
+  std::function<bool()> interrupted = {};  // asked after every step
 };
 
 enum class SearchEnd { not_run, epochs_done, collapse, interrupted, failed };

@@ -8,7 +8,7 @@
 
 namespace bilevel::nas {
 
-Checkpoint search_checkpoint(const SearchState& state);
+void put_search(Checkpoint& checkpoint, const SearchState& state);
 // Tensors go to `device`. Throws std::runtime_error where the checkpoint is none of a search in this space.
 SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space, c10::Device device);
 

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/algorithms/resumable.h"
 #include "bilevel/core/errors.h"
 
 namespace bilevel::nas {
@@ -165,12 +166,8 @@ double Training::test_accuracy(const Tensor& w, const Tensor& statistics) const 
 
 bool Training::run(TrainState& state, const TrainHooks& hooks) const {
   const int64_t steps = steps_per_epoch();
-  auto shown = Clock::now(), saved = shown;
-  const auto save = [&] {
-    if (hooks.save) hooks.save(state);
-    saved = Clock::now();
-  };
-  const auto save_due = [&] { return hooks.save && seconds_since(saved) >= hooks.save_seconds; };
+  auto shown = Clock::now();
+  Resumable<TrainHooks> loop(hooks);
   while (state.epoch() < options_.epochs) {
     const auto begin = Clock::now();
     const double before = state.seconds;
@@ -178,8 +175,8 @@ bool Training::run(TrainState& state, const TrainHooks& hooks) const {
     while (state.inner.step < (state.epoch() + 1) * steps) {
       pending.push_back(step(state));
       const bool ends = state.inner.step == (state.epoch() + 1) * steps;
-      const bool stops = hooks.stop && hooks.stop();
-      const bool saves = save_due();
+      const bool stops = loop.interrupted();
+      const bool saves = loop.save_due();
       if (ends || stops || saves || seconds_since(shown) >= 1) {
         read(state, pending);
         shown = Clock::now();
@@ -190,7 +187,7 @@ bool Training::run(TrainState& state, const TrainHooks& hooks) const {
         }
       }
       state.seconds = before + seconds_since(begin);
-      if (saves || stops) save();
+      if (saves || stops) loop.save(state);
       if (stops) return false;
     }
     TrainEpoch record;
@@ -210,9 +207,9 @@ bool Training::run(TrainState& state, const TrainHooks& hooks) const {
     state.loss_sum = state.seconds = 0;
     state.correct = 0;
     if (hooks.epoch_ended) hooks.epoch_ended(state);
-    if (save_due()) save();
+    if (loop.save_due()) loop.save(state);
   }
-  save();
+  loop.save(state);
   return true;
 }
 

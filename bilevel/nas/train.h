@@ -45,13 +45,13 @@ struct TrainProgress {
 };
 
 struct TrainHooks {
-  std::function<bool()> stop = {};                          // asked after every step
   std::function<void(const TrainProgress&)> progress = {};  // about once a second
   std::function<void(const TrainState&)> epoch_ended = {};  // with its record
   // After a step when save_seconds have passed since the last time, after an epoch likewise, and at every
   // end.
   std::function<void(const TrainState&)> save = {};
   double save_seconds = 10;
+  std::function<bool()> interrupted = {};  // asked after every step
 };
 
 class Training {

@@ -115,7 +115,6 @@ void RunContext::open(const std::string& job, uint64_t seed, const OptionsView& 
         RunFolder::create(place_.out.empty() ? default_run_folder(job, seed) : place_.out,
                           {.command = job, .seed = seed, .config = std::move(config)}));
   }
-  saved_ = std::chrono::steady_clock::now();
   if (listener_.opened) listener_.opened();
 }
 
@@ -135,12 +134,6 @@ void RunContext::record(const Json& line) {
 void RunContext::save(Checkpoint checkpoint) {
   if (!folder_) return;
   folder_->save(std::move(checkpoint));
-  saved_ = std::chrono::steady_clock::now();
-}
-
-bool RunContext::save_due() const {
-  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - saved_;
-  return folder_ != nullptr && passed.count() >= place_.save_seconds;
 }
 
 void RunContext::end(RunStatus status, const std::string& message, const Json& summary) {

@@ -5,7 +5,6 @@
 //
 // Needs nlohmann-json where it is included.
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -85,8 +84,6 @@ class RunContext {
   // Of the folder, where there is one.
   void record(const nlohmann::ordered_json& line);
   void save(Checkpoint checkpoint);
-  // Whether save_seconds() have passed since the last checkpoint, or since the run was opened.
-  bool save_due() const;
   void end(RunStatus status, const std::string& message, const nlohmann::ordered_json& summary);
   // Work in which an exception ends the run as failed, with its message, before it goes on.
   void work(const std::function<void()>& steps);
@@ -95,7 +92,6 @@ class RunContext {
   Place place_ = {};
   Listener listener_ = {};
   std::unique_ptr<RunFolder> folder_;
-  std::chrono::steady_clock::time_point saved_ = {};
   std::optional<nlohmann::ordered_json> notes_;
 };
 

@@ -5,44 +5,71 @@
 
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <set>
 #include <stdexcept>
+#include <type_traits>
 #include <vector>
 
-#include "bilevel/run/json_value.h"
-#include "bilevel/run/state_checkpoint.h"
+#include "bilevel/run/archive.h"
 
 namespace bilevel {
 namespace {
 
 using nlohmann::json;
 
-json number(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
-double number_of(const json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-json bound_json(const ErrorBound& b) {
-  return {{"kind", static_cast<int>(b.kind)}, {"value", number(b.value)}};
-}
 BoundKind kind_of(int64_t kind) {
   if (kind < 0 || kind > static_cast<int64_t>(BoundKind::estimated)) {
     throw std::runtime_error(fmt::format("a bound of the unknown kind {}", kind));
   }
   return static_cast<BoundKind>(kind);
 }
-ErrorBound bound_of(const json& j) {
-  return {kind_of(json_as<int64_t>(j.at("kind"))), number_of(j.at("value"))};
+
+const auto visit_bound = [](auto& a, auto& b) {
+  a.as(
+      "kind", b.kind, [](BoundKind kind) { return static_cast<int>(kind); },
+      [](const json& kind) { return kind_of(json_as<int64_t>(kind)); });
+  a.number("value", b.value);
+};
+
+const auto visit_failure = [](auto& a, auto& f) {
+  a.value("iteration", f.iteration);
+  a.value("what", f.what);
+  a.value("cause", f.cause);
+  a.value("repair", f.repair);
+};
+
+// Four numbers and two counts, as lists.
+json watch_json(const FailureWatch& w) {
+  return {w.largest_w, w.largest_direction, w.looked_into_w, w.looked_into_direction};
+}
+FailureWatch watch_of(const json& j) {
+  return {j.at(0).get<double>(), j.at(1).get<double>(), j.at(2).get<double>(), j.at(3).get<double>()};
+}
+json adjustment_json(const Adjustment& a) { return {a.inner_rate, a.linear_rate, a.outer_rate, a.damping}; }
+Adjustment adjustment_of(const json& j) {
+  return {j.at(0).get<double>(), j.at(1).get<double>(), j.at(2).get<double>(), j.at(3).get<double>()};
 }
 
-json failure_json(const SolveFailure& f) {
-  return {{"iteration", f.iteration}, {"what", f.what}, {"cause", f.cause}, {"repair", f.repair}};
-}
-SolveFailure failure_of(const json& j) {
-  return {json_as<int64_t>(j.at("iteration")), j.at("what").get<std::string>(),
-          j.at("cause").get<std::string>(), j.at("repair").get<std::string>()};
-}
+const auto visit_solve = [](auto& a, auto& state) {
+  auto& s = state.so_far;
+  a.value("algorithm", s.algorithm);
+  a.value("seconds", s.seconds);
+  a.value("recording_seconds", s.recording_seconds);
+  a.value("statuses", s.statuses);
+  a.value("streams", state.streams);
+  a.number("direction_norm", state.direction_norm);
+  a.part("bound", state.bound, visit_bound);
+  a.value("recorded", state.recorded);
+  a.value("stopped", state.stopped);
+  a.list("failures", s.failures, visit_failure);
+  a.as("watch", state.watch, watch_json, watch_of);
+  std::vector<int64_t> solves = {state.watch.solves.all, state.watch.solves.failed};
+  a.later_value("solves", solves);
+  if constexpr (!std::is_const_v<std::remove_reference_t<decltype(state)>>) {
+    state.watch.solves = {solves.at(0), solves.at(1)};
+  }
+  a.as("adjustment", state.adjustment, adjustment_json, adjustment_of);
+};
 
 // The last good state beside the state, under names of its own.
 void put_good(Checkpoint& checkpoint, const AlgorithmState& good) {
@@ -142,57 +169,22 @@ std::vector<SolveRecord> take_records(const Checkpoint& checkpoint) {
 }  // namespace
 
 void put_solve(Checkpoint& checkpoint, const SolveState& state) {
-  const SolveSummary& s = state.so_far;
-  put_state(checkpoint, s.state);
-  put_counts(checkpoint, s.counts);
-  json failures = json::array();
-  for (const SolveFailure& failure : s.failures) failures.push_back(failure_json(failure));
+  CheckpointPut put(checkpoint);
+  put.state(state.so_far.state);
+  put.counts(state.so_far.counts);
+  put.part("solve", state, visit_solve);
+  put_records(checkpoint, state.so_far.records);
   put_good(checkpoint, state.good);
-  const Adjustment& a = state.adjustment;
-  checkpoint.metadata["solve"] = {{"algorithm", s.algorithm},
-                                  {"seconds", s.seconds},
-                                  {"recording_seconds", s.recording_seconds},
-                                  {"statuses", s.statuses},
-                                  {"streams", state.streams},
-                                  {"direction_norm", number(state.direction_norm)},
-                                  {"bound", bound_json(state.bound)},
-                                  {"recorded", state.recorded},
-                                  {"stopped", state.stopped},
-                                  {"failures", std::move(failures)},
-                                  {"watch",
-                                   {state.watch.largest_w, state.watch.largest_direction,
-                                    state.watch.looked_into_w, state.watch.looked_into_direction}},
-                                  {"solves", {state.watch.solves.all, state.watch.solves.failed}},
-                                  {"adjustment", {a.inner_rate, a.linear_rate, a.outer_rate, a.damping}}};
-  put_records(checkpoint, s.records);
 }
 
 SolveState take_solve(const Checkpoint& checkpoint, c10::Device device) {
   SolveState state;
-  SolveSummary& s = state.so_far;
-  s.state = take_state(checkpoint, device);
-  s.counts = take_counts(checkpoint);
+  CheckpointTake take(checkpoint, device);
+  take.state(state.so_far.state);
+  take.counts(state.so_far.counts);
   try {
-    const json& part = checkpoint.metadata.at("solve");
-    s.algorithm = part.at("algorithm").get<std::string>();
-    s.seconds = part.at("seconds").get<double>();
-    s.recording_seconds = part.at("recording_seconds").get<double>();
-    s.statuses = json_as<std::map<std::string, int64_t>>(part.at("statuses"));
-    s.records = take_records(checkpoint);
-    state.streams = json_as<std::map<std::string, int64_t>>(part.at("streams"));
-    state.direction_norm = number_of(part.at("direction_norm"));
-    state.bound = bound_of(part.at("bound"));
-    state.recorded = json_as<int64_t>(part.at("recorded"));
-    state.stopped = part.at("stopped").get<bool>();
-    for (const json& failure : part.at("failures")) s.failures.push_back(failure_of(failure));
-    const json &watch = part.at("watch"), &adjustment = part.at("adjustment");
-    state.watch = {watch.at(0).get<double>(), watch.at(1).get<double>(), watch.at(2).get<double>(),
-                   watch.at(3).get<double>()};
-    if (const auto solves = part.find("solves"); solves != part.end()) {
-      state.watch.solves = {json_as<int64_t>(solves->at(0)), json_as<int64_t>(solves->at(1))};
-    }
-    state.adjustment = {adjustment.at(0).get<double>(), adjustment.at(1).get<double>(),
-                        adjustment.at(2).get<double>(), adjustment.at(3).get<double>()};
+    take.part("solve", state, visit_solve);
+    state.so_far.records = take_records(checkpoint);
     state.good = take_good(checkpoint, device);
   } catch (const std::exception& error) {
     throw std::runtime_error(

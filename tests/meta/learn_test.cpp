@@ -54,7 +54,11 @@ TEST_P(LearnLoop, goes_on_from_any_iteration_to_the_same_bits) {
   int64_t steps = 0;
   stop.step = [&](const LearnState&) { ++steps; };
   stop.interrupted = [&] { return steps == 7; };
-  stop.save = [&](const LearnState& state) { save_checkpoint(path, learn_checkpoint(state)); };
+  stop.save = [&](const LearnState& state) {
+    Checkpoint checkpoint;
+    put_learning(checkpoint, state);
+    save_checkpoint(path, checkpoint);
+  };
   const LearnSummary part = learn(learner, source, options, begin_learning(learner, options), stop);
   EXPECT_EQ(part.end, LearnEnd::interrupted);
   EXPECT_EQ(part.test.tasks, 0);
@@ -134,8 +138,9 @@ TEST(Learn, keeps_the_best_model_of_its_validation_tasks) {
   };
   EXPECT_EQ(score(state.best_x, Part::valid, options.valid_tasks), best->valid.accuracy);
   EXPECT_EQ(score(state.best_x, Part::test, options.test_tasks), summary.test.accuracy);
-  const LearnState stored =
-      learn_state(learn_checkpoint(state), learner.outer_layout().size(), at::Device(at::kCPU));
+  Checkpoint checkpoint;
+  put_learning(checkpoint, state);
+  const LearnState stored = learn_state(checkpoint, learner.outer_layout().size(), at::Device(at::kCPU));
   EXPECT_TRUE(stored.best_x.equal(state.best_x));
   EXPECT_EQ(stored.best_iteration, state.best_iteration);
   EXPECT_EQ(stored.best_valid.accuracy, state.best_valid.accuracy);

@@ -76,7 +76,7 @@ SearchSummary run_in_two_parts(SupernetProblem& problem, const SearchOptions& op
   SearchHooks hooks;
   hooks.step = [&](const SearchState&, int64_t) { ++steps; };
   hooks.interrupted = [&] { return steps == first.steps_per_epoch() + 1; };
-  hooks.save = [&](const SearchState& state) { saved = search_checkpoint(state); };
+  hooks.save = [&](const SearchState& state) { put_search(saved = {}, state); };
   EXPECT_EQ(first.run(first.begin(), hooks).end, SearchEnd::interrupted);
   Search second(problem, options, nullptr);
   return second.run(search_state(saved, problem.supernet().space(), at::kCPU), {});

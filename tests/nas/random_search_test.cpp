@@ -84,7 +84,7 @@ TEST(RandomSearch, ReturnsTheBestOfItsCellsAndGoesOnWhereItWasStopped) {
   Checkpoint saved;
   SearchHooks hooks;
   hooks.interrupted = [&] { return ++steps == 40; };  // in the second cell: 24 steps each
-  hooks.save = [&](const SearchState& state) { saved = search_checkpoint(state); };
+  hooks.save = [&](const SearchState& state) { put_search(saved = {}, state); };
   EXPECT_EQ(random_search(search, nullptr, begin_random_search(search), hooks).end, SearchEnd::interrupted);
   const SearchSummary rest = random_search(search, nullptr, search_state(saved, search.space, at::kCPU), {});
   EXPECT_EQ(rest.genotype, whole.genotype);

@@ -83,7 +83,7 @@ TEST_P(EverySearch, FindsAGenotypeAndGoesOnToTheSameBits) {
   SearchHooks hooks;
   hooks.step = [&](const SearchState&, int64_t) { ++steps; };
   hooks.interrupted = [&] { return steps == first.steps_per_epoch() + 1; };
-  hooks.save = [&](const SearchState& state) { saved = search_checkpoint(state); };
+  hooks.save = [&](const SearchState& state) { put_search(saved = {}, state); };
   EXPECT_EQ(first.run(first.begin(), hooks).end, SearchEnd::interrupted);
   Search second(problem, options, nullptr);
   const SearchSummary rest = second.run(search_state(saved, space, at::kCPU), {});

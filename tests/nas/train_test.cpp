@@ -163,7 +163,7 @@ TEST(Training, AStoppedRunGoesOnToTheSameBits) {
     SCOPED_TRACE(stop);
     TrainState state = training.start();
     TrainHooks hooks;
-    hooks.stop = [&] { return state.inner.step == stop; };
+    hooks.interrupted = [&] { return state.inner.step == stop; };
     EXPECT_FALSE(training.run(state, hooks));
     EXPECT_EQ(state.inner.step, stop);
     Checkpoint checkpoint;
