@@ -3,6 +3,26 @@
 set(work ${BUILD_DIR}/install-test)
 file(REMOVE_RECURSE ${work})
 file(COPY ${SOURCE_DIR}/examples DESTINATION ${work})
+# A program on the one header of all is each example; this one includes every installed header, the last one first, so that
+# one that is not there or leans on another is found.
+function(write_all_headers prefix)
+  file(GLOB_RECURSE headers RELATIVE ${prefix}/include ${prefix}/include/bilevel/*.h)
+  list(SORT headers ORDER DESCENDING)
+  list(LENGTH headers count)
+  if(count LESS 100 OR count GREATER 250)
+    message(FATAL_ERROR "${count} headers are installed: expected 100 to 250, neither the umbrella alone nor the internals too")
+  endif()
+  foreach(internal core/autograd.h nas/tape/tape.h precompiled.h run/archive.h)
+    if(bilevel/${internal} IN_LIST headers)
+      message(FATAL_ERROR "bilevel/${internal} is installed, but internal")
+    endif()
+  endforeach()
+  set(text "")
+  foreach(header ${headers})
+    string(APPEND text "#include <${header}>\n")
+  endforeach()
+  file(WRITE ${work}/examples/all_headers.cpp "${text}int main() { return bilevel::algorithm_rows().empty() ? 1 : 0; }\n")
+endfunction()
 
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -13,6 +33,7 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/prefix)
+write_all_headers(${work}/prefix)
 string(REPLACE ";" "\\;" prefix_path "${work}/prefix;${PREFIX_PATH}")
 # Without optimisation: the library's time is their time.
 run(${CMAKE_COMMAND} -S ${work}/examples -B ${work}/build -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0

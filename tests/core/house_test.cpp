@@ -214,6 +214,55 @@ TEST(House, refused_values_are_named_in_one_way) {
   }
 }
 
+// What is installed: bilevel.h, and all that it includes.
+std::set<std::string> public_headers() {
+  std::map<std::string, std::string> texts;
+  for (const Source& source : sources_of("bilevel")) texts[source.name] = source.text;
+  static const std::regex include(R"re(#include "bilevel/([^"]+)")re");
+  std::set<std::string> found;
+  std::vector<std::string> waiting = {"bilevel.h"};
+  while (!waiting.empty()) {
+    const std::string name = waiting.back();
+    waiting.pop_back();
+    if (!found.insert(name).second) continue;
+    const std::string& text = texts.at(name);
+    for (std::sregex_iterator it(text.begin(), text.end(), include), end; it != end; ++it) {
+      waiting.push_back((*it)[1].str());
+    }
+  }
+  return found;
+}
+
+TEST(House, internals_are_not_installed) {
+  const std::set<std::string> installed = public_headers();
+  EXPECT_TRUE(installed.contains("core/problem.h"));
+  for (const std::string& name : installed) {
+    EXPECT_FALSE(name.starts_with("nas/tape/")) << name << ": a tape's passes and kernels";
+    EXPECT_EQ(name.find("kernels"), std::string::npos) << name;
+  }
+  for (const char* internal :
+       {"precompiled.h", "core/autograd.h", "core/solver_support.h", "core/fused_vectors.h", "core/require.h",
+        "hypergradients/from_settings.h", "hypergradients/checkpoints.h", "run/archive.h", "run/kept_loop.h",
+        "run/json_value.h", "data/byte_source.h", "data/line_reader.h", "jobs/clean_run.h", "jobs/unread.h",
+        "fields/renamed.h"}) {
+    EXPECT_FALSE(installed.contains(internal)) << internal;
+  }
+}
+
+// Whoever includes bilevel/bilevel.h can run every job.
+TEST(House, the_header_of_all_has_every_job) {
+  static const std::regex job(R"(\w+JobResult run_\w+\()");
+  const std::set<std::string> installed = public_headers();
+  int found = 0;
+  for (const Source& source : sources()) {
+    if (source.folder != "jobs" || !source.name.ends_with(".h")) continue;
+    if (!std::regex_search(source.text, job)) continue;
+    ++found;
+    EXPECT_TRUE(installed.contains(source.name)) << "bilevel/bilevel.h does not reach " << source.name;
+  }
+  EXPECT_GE(found, 12);
+}
+
 // The parser of a command line is the commands' affair.
 TEST(House, the_papers_items_know_no_command_line) {
   const auto files = sources_of("reproduce");
