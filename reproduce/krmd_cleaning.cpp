@@ -65,7 +65,7 @@ SolveSummary run(const CleaningJob& job, int64_t K, int64_t iterations, int64_t 
                }});
 }
 
-double accuracy(const CleaningJob& job, const Tensor& w, const CleaningSet& set) {
+double accuracy(const CleaningJob& job, const Tensor& w, const ExampleSet& set) {
   return accuracy_percent(job.model.scores(w, set), set.labels);
 }
 

@@ -29,7 +29,7 @@ double gradient_norm(Oracle& oracle, const Tensor& w, const Tensor& x) {
   return oracle.inner_gradient(w, x, {}).norm().item<double>();
 }
 
-double accuracy(const CleaningModel& model, const Tensor& w, const CleaningSet& set) {
+double accuracy(const CleaningModel& model, const Tensor& w, const ExampleSet& set) {
   return set.size() == 0 ? -1 : accuracy_percent(model.scores(w, set), set.labels);
 }
 

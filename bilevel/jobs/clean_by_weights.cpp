@@ -24,7 +24,7 @@ constexpr size_t most_suspects_in_json = 10;
 // ---- the model and its defaults ----
 
 void add_column_of_ones(CleaningSets& sets) {
-  for (CleaningSet* set : {&sets.train, &sets.valid, &sets.test}) {
+  for (ExampleSet* set : {&sets.train, &sets.valid, &sets.test}) {
     if (set->size() > 0) set->features = append_ones(set->features);
   }
   sets.bias = true;
@@ -115,7 +115,7 @@ CleanOptions complete_clean_options(CleanJobOptions& o, const CleaningModel& mod
 
 std::string digest_of_cleaning(const CleaningSets& sets) {
   std::vector<Tensor> contents;
-  for (const CleaningSet* set : {&sets.train, &sets.valid, &sets.test}) {
+  for (const ExampleSet* set : {&sets.train, &sets.valid, &sets.test}) {
     if (set->size() == 0) continue;
     contents.push_back(set->labels);
     for (const Tensor& part : contents_of(set->features)) contents.push_back(part);

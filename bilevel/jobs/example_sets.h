@@ -3,25 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "bilevel/core/tensor.h"
-#include "bilevel/data/feature_files.h"
+#include "bilevel/data/example_set.h"
 
 namespace bilevel {
-
-struct ExampleSet {
-  ExampleSet() = default;
-  ExampleSet(Tensor rows, Tensor classes) : labels(std::move(classes)) { features.dense = std::move(rows); }
-  ExampleSet(Features rows, Tensor classes) : features(std::move(rows)), labels(std::move(classes)) {}
-
-  Features features = {};  // examples x features, dense or sparse
-  Tensor labels = {};      // whole numbers, 0 .. classes-1
-  int64_t size() const { return labels.defined() ? labels.numel() : 0; }
-};
 
 struct ExampleSets {
   ExampleSet train = {}, valid = {}, test = {};  // an empty one = there is none

@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t rows_at_a_time = 10000;
 
 // W is classes x features, flat row by row, in both problems.
-Tensor linear_model_scores(const Tensor& w, const CleaningSet& set, int64_t classes) {
+Tensor linear_model_scores(const Tensor& w, const ExampleSet& set, int64_t classes) {
   const Tensor matrix = w.detach().view({classes, set.features.columns()}).t();
   if (set.features.is_sparse()) return linear_scores(labelled_rows(set).features, {}, matrix.contiguous());
   std::vector<Tensor> parts;
@@ -41,7 +41,7 @@ CleaningModel make_linear_cleaning(const CleaningSets& sets, double regularizati
   } else {
     model.problem = std::make_unique<HyperCleaning>(sets.data(), regularization, tensors);
   }
-  model.scores = [classes = sets.classes](const Tensor& w, const CleaningSet& set) {
+  model.scores = [classes = sets.classes](const Tensor& w, const ExampleSet& set) {
     return linear_model_scores(w, set, classes);
   };
   return model;
@@ -53,7 +53,7 @@ CleaningModel make_cnn_cleaning(const CleaningSets& sets, const CnnOptions& opti
   auto problem = std::make_unique<CnnCleaning>(sets.data(), sets.image, options, tensors);
   const CnnCleaning* cnn = problem.get();
   return {std::move(problem),
-          [cnn](const Tensor& w, const CleaningSet& set) {
+          [cnn](const Tensor& w, const ExampleSet& set) {
             return cnn->scores(set.features.dense, w).to(at::kCPU);
           },
           false};

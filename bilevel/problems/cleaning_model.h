@@ -17,7 +17,7 @@ namespace bilevel {
 struct CleaningModel {
   std::unique_ptr<Problem> problem;
   // examples x classes, on the CPU.
-  std::function<Tensor(const Tensor& w, const CleaningSet& set)> scores;
+  std::function<Tensor(const Tensor& w, const ExampleSet& set)> scores;
   bool convex = false;  // the inner problem has one solution, and its curvature gives a safe rate
 };
 

@@ -15,7 +15,7 @@
 namespace bilevel {
 namespace {
 
-LabelledExamples dense_examples(const CleaningSet& set) {
+LabelledExamples dense_examples(const ExampleSet& set) {
   if (set.features.is_sparse()) {
     throw std::invalid_argument("the features are sparse: this model needs dense ones");
   }
@@ -54,7 +54,7 @@ std::vector<int64_t> class_labels(const LabelledFeatures& train, int64_t classes
   return values;
 }
 
-void require_every_class(const CleaningSet& set, const std::vector<int64_t>& values, const std::string& file,
+void require_every_class(const ExampleSet& set, const std::vector<int64_t>& values, const std::string& file,
                          std::string_view why) {
   const Tensor counts = at::bincount(set.labels, {}, static_cast<int64_t>(values.size()));
   const Tensor empty = counts.eq(0).nonzero();
@@ -72,7 +72,7 @@ CleaningData CleaningSets::data() const {
 
 LabelledExamples CleaningSets::test_examples() const { return dense_examples(test); }
 
-LabelledRows labelled_rows(const CleaningSet& set) {
+LabelledRows labelled_rows(const ExampleSet& set) {
   const SparseMatrix& s = set.features.sparse;
   return {set.features.is_sparse() ? FeatureMatrix::from_csr(s.row_start, s.column, s.value, s.columns)
                                    : FeatureMatrix::from_dense(set.features.dense),
@@ -108,8 +108,8 @@ CleaningSets make_named_cleaning_sets(const NamedCleaningOptions& options) {
   sets.train_index = splits.train;
   sets.valid_index = splits.valid;
   const auto take = [&](const Tensor& index) {
-    return CleaningSet{scaled(all.train_images.index_select(0, index), options.bias, options.dtype),
-                       all.train_labels.index_select(0, index)};
+    return ExampleSet{scaled(all.train_images.index_select(0, index), options.bias, options.dtype),
+                      all.train_labels.index_select(0, index)};
   };
   sets.train = take(splits.train);
   sets.valid = take(splits.valid);
@@ -148,7 +148,7 @@ CleaningSets read_cleaning_sets(const CleaningFileOptions& options) {
   sets.bias = options.bias;
   sets.image = read[0].image;
   const auto take = [&](LabelledFeatures& from) {
-    CleaningSet set;
+    ExampleSet set;
     set.labels = number_labels(from.labels, values, from.labels_from);
     set.features = options.bias ? append_ones(from.features) : std::move(from.features);
     from.features = {};  // the features of a set are held once

@@ -9,20 +9,15 @@
 #include <vector>
 
 #include "bilevel/core/tensor.h"
+#include "bilevel/data/example_set.h"
 #include "bilevel/data/feature_files.h"
 #include "bilevel/problems/cleaning_data.h"
 #include "bilevel/problems/labelled_rows.h"
 
 namespace bilevel {
 
-struct CleaningSet {
-  Features features;
-  Tensor labels;  // int64 on the CPU, 0 .. classes-1
-  int64_t size() const { return labels.defined() ? labels.numel() : 0; }
-};
-
 struct CleaningSets {
-  CleaningSet train, valid, test;  // an empty test set = there is none
+  ExampleSet train, valid, test;  // an empty test set = there is none
   int64_t classes = 0;
   std::vector<int64_t> label_values;     // the label that stands for class k in the files
   std::vector<std::string> class_names;  // the same for a reader: a name, or the label
@@ -38,7 +33,7 @@ struct CleaningSets {
   LabelledExamples test_examples() const;
 };
 // As the closed forms of softmax regression read them.
-LabelledRows labelled_rows(const CleaningSet& set);
+LabelledRows labelled_rows(const ExampleSet& set);
 
 struct NamedCleaningOptions {
   std::string set = "mnist";  // an image set of bytes in rows: mnist or fashion-mnist
