@@ -189,7 +189,7 @@ TEST(Clipped, misuse_names_the_option_and_the_bound) {
         ::testing::AllOf(::testing::HasSubstr("inner clip_norm"), ::testing::HasSubstr("at least 0")));
   }
   EXPECT_THAT(message([] { ClippedInner(make_inner_optimizer({}), 0); }),
-              ::testing::HasSubstr("must be positive"));
+              ::testing::HasSubstr("must be finite and above 0"));
   EXPECT_THAT(message([] { ClippedInner(nullptr, 1); }), ::testing::HasSubstr("null"));
 }
 
