@@ -345,7 +345,8 @@ TEST(Outer, misuse_names_the_option_its_value_and_the_bound) {
   };
   EXPECT_THAT(sgd([](auto& o) { o.rate = 0; }), AllOf(HasSubstr("rate = 0"), HasSubstr("above 0")));
   EXPECT_THAT(sgd([](auto& o) { o.rate = nan; }), HasSubstr("rate = nan"));
-  EXPECT_THAT(sgd([](auto& o) { o.momentum = 1; }), AllOf(HasSubstr("momentum = 1"), HasSubstr("[0, 1)")));
+  EXPECT_THAT(sgd([](auto& o) { o.momentum = 1; }),
+              AllOf(HasSubstr("momentum = 1"), HasSubstr("at least 0 and below 1")));
   EXPECT_THAT(sgd([](auto& o) { o.preparation.clip_norm = -1; }), HasSubstr("clip_norm = -1"));
   EXPECT_THAT(sgd([](auto& o) { o.preparation.clip_value = infinity; }), HasSubstr("clip_value = inf"));
   EXPECT_THAT(sgd([](auto& o) { o.preparation.weight_decay = -0.5; }), HasSubstr("weight_decay = -0.5"));
