@@ -1,7 +1,6 @@
 #include "bilevel/hypergradients/nystrom.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <limits>
@@ -13,51 +12,25 @@
 #include "bilevel/core/random.h"
 #include "bilevel/core/require.h"
 #include "bilevel/fields/fields.h"
+#include "bilevel/hypergradients/random_signs.h"
 
 namespace bilevel {
 namespace {
-
-// `rank` directions as rows. Few unknowns: orthonormal, so that rank n is exact. Many: random signs, which
-// are as good there (the rows are nearly orthogonal) and cost one random bit an entry.
-Tensor random_directions(int64_t rank, int64_t size, uint64_t seed, const at::TensorOptions& options) {
-  constexpr int64_t few = 1024;
-  Random random(seed);
-  if (size <= few) {
-    return std::get<0>(at::linalg_qr(random.normal({size, rank}, options))).t().contiguous();
-  }
-  constexpr int64_t at_once = 64;  // bits of a random number
-  const int64_t count = rank * size;
-  std::vector<uint64_t> bits(static_cast<size_t>((count + at_once - 1) / at_once));
-  for (uint64_t& word : bits) word = random.next();
-  Tensor signs = at::empty({rank, size}, at::kFloat);
-  float* const out = signs.data_ptr<float>();
-  at::parallel_for(0, static_cast<int64_t>(bits.size()), 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) {
-      const uint64_t word = bits[static_cast<size_t>(b)];
-      float* const to = out + b * at_once;
-      const int64_t length = std::min(at_once, count - b * at_once);
-      for (int64_t i = 0; i < length; ++i) to[i] = static_cast<float>(2 * ((word >> i) & 1)) - 1;
-    }
-  });
-  return signs.to(options);
-}
 
 // H ~ Y' (Q H Q')^+ Y with Y = Q H for the rows Q. Nothing of n's size is made but Q and Y: with M the
 // inverse root of the middle matrix on its positive eigenvalues, H ~ F F' for F = Y'M, and F'F is a small
 // matrix.
 class LowRank {
  public:
-  LowRank(const MatrixProduct& matrix, int64_t size, int64_t rank, uint64_t seed,
-          const at::TensorOptions& options) {
-    const Tensor q = random_directions(rank, size, seed, options);
-    y_ = at::empty_like(q);
-    for (int64_t i = 0; i < rank; ++i) y_[i].copy_(matrix(q[i]));
-    finite_ = all_finite(y_);
+  LowRank(const MatrixProduct& matrix, const Tensor& like, int64_t rank, uint64_t seed) {
+    const auto [middle, gram_of_rows] = like.numel() > few && like.is_cpu()
+                                            ? with_signs(matrix, like, rank, seed)
+                                            : with_directions(matrix, like, rank, seed);
+    finite_ = all_finite(gram_of_rows) && all_finite(middle);
     if (!finite_) return;  // a factorisation would throw, or worse, return
 
-    const Tensor middle = q.mm(y_.t()).to(at::kDouble);
     const auto [values, vectors] = at::linalg_eigh(0.5 * (middle + middle.t()));
-    const double epsilon = c10::typeMetaToScalarType(options.dtype()) == at::kDouble
+    const double epsilon = like.scalar_type() == at::kDouble
                                ? std::numeric_limits<double>::epsilon()
                                : static_cast<double>(std::numeric_limits<float>::epsilon());
     const double relative_rounding = 10 * static_cast<double>(rank) * epsilon;
@@ -67,7 +40,7 @@ class LowRank {
     if (positive.numel() == 0) return;
 
     const Tensor root = vectors.index_select(1, positive) / values.index_select(0, positive).sqrt();
-    const Tensor gram = root.t().mm(y_.mm(y_.t()).to(at::kDouble)).mm(root);
+    const Tensor gram = root.t().mm(gram_of_rows).mm(root);
     const auto [curvatures, rotation] = at::linalg_eigh(0.5 * (gram + gram.t()));
     // Another scale than that of `values`: the directions need not have length one.
     const Tensor kept = (curvatures > curvatures.max() * relative_rounding).nonzero().reshape({-1});
@@ -83,13 +56,59 @@ class LowRank {
   // (H + damping)^-1 p on the directions found, p / elsewhere off them.
   Tensor solve(const Tensor& p, double damping, double elsewhere) const {
     // The eigenvectors are F R S^-1/2; their part of p goes through the small matrices only.
-    const Tensor inside = factor_.t().mv(y_.mv(p).to(at::kDouble)) / curvatures_;
-    const Tensor change = inside * (1 / (curvatures_ + damping) - 1 / elsewhere);
-    return at::add(p / elsewhere, y_.t().mv(factor_.mv(change).to(p.scalar_type())));
+    const auto change_of = [&](const Tensor& products) {
+      const Tensor inside = factor_.t().mv(products.to(at::kDouble)) / curvatures_;
+      return factor_.mv(inside * (1 / (curvatures_ + damping) - 1 / elsewhere));
+    };
+    if (rows_.empty()) return at::add(p / elsewhere, y_.t().mv(change_of(y_.mv(p)).to(p.scalar_type())));
+    Tensor result = p / elsewhere;
+    detail::add_rows_(result, rows_, change_of(detail::rows_times(rows_, p.contiguous())));
+    return result;
   }
 
  private:
-  Tensor y_;           // (rank, n)
+  // With more unknowns than this the directions are random signs, which are as good there (they are nearly
+  // orthogonal) and cost one random bit an entry; with fewer orthonormal, so that rank n is exact.
+  static constexpr int64_t few = 1024;
+
+  static Tensor directions(const Tensor& like, int64_t rank, uint64_t seed) {
+    if (like.numel() <= few) {
+      Random random(seed);
+      const Tensor normal = random.normal({like.numel(), rank}, like.options());
+      return std::get<0>(at::linalg_qr(normal)).t().contiguous();
+    }
+    const detail::RandomSigns signs(rank, like.numel(), seed);
+    Tensor q = at::empty({rank, like.numel()}, like.options().device(at::kCPU));
+    for (int64_t i = 0; i < rank; ++i) {
+      Tensor row = q[i];
+      signs.write(i, row);
+    }
+    return q.to(like.device());
+  }
+
+  // Q Y' and Y Y', both in double.
+  std::pair<Tensor, Tensor> with_directions(const MatrixProduct& matrix, const Tensor& like, int64_t rank,
+                                            uint64_t seed) {
+    const Tensor q = directions(like, rank, seed);
+    y_ = at::empty_like(q);
+    for (int64_t i = 0; i < rank; ++i) y_[i].copy_(matrix(q[i]));
+    return {q.mm(y_.t()).to(at::kDouble), y_.mm(y_.t()).to(at::kDouble)};
+  }
+
+  std::pair<Tensor, Tensor> with_signs(const MatrixProduct& matrix, const Tensor& like, int64_t rank,
+                                       uint64_t seed) {
+    const detail::RandomSigns signs(rank, like.numel(), seed);
+    for (int64_t i = 0; i < rank; ++i) {
+      Tensor direction = at::empty_like(like, at::MemoryFormat::Contiguous);
+      signs.write(i, direction);
+      rows_.push_back(matrix(direction).contiguous());
+    }
+    const auto products = signs.products(rows_);
+    return {products.signs_rows, products.rows_rows};
+  }
+
+  std::vector<Tensor> rows_;  // of Y where the directions are signs; none: y_ has them
+  Tensor y_;                  // (rank, n)
   Tensor factor_;      // (rank, kept): Y' factor_ has the eigenvectors, scaled by the roots of the curvatures
   Tensor curvatures_;  // (kept), positive
   bool finite_ = true;
@@ -128,7 +147,7 @@ Hypergradient NystromEstimator::compute(Oracle& oracle, const HypergradientReque
   undamped.damping = 0;
   return implicit_hypergradient(oracle, request, undamped, [&](CurvatureProducts& products, const Tensor& p) {
     const int64_t rank = std::min(options_.rank, p.numel());
-    const LowRank h(products.matrix(), p.numel(), rank, options_.seed, p.options());
+    const LowRank h(products.matrix(), p, rank, options_.seed);
     LinearResult result;
     result.products = rank;
     result.iterations = rank;
