@@ -74,7 +74,7 @@ std::string verdict(const TuneJobResult& result) {
   }
   return fmt::format(
       "One regulariser for all features is returned: one per {} gains {} in the loss of {}, which is "
-      "less than its standard error.",
+      "less than two standard errors.",
       what, measured, on);
 }
 

@@ -29,7 +29,7 @@ constexpr double largest_logarithm = 16;
 constexpr int64_t most_lasso_columns = 2000;  // its Gram matrix, for every fold
 constexpr double largest_first_step = 0.5;    // of the logarithm that moves most
 constexpr int64_t nested_folds = 5;
-constexpr double errors_to_gain = 1;
+constexpr double errors_to_gain = 2;  // one standard error is exceeded by chance one time in six
 
 struct Found {
   Tensor logarithms;  // as HeldOutLoss takes them

@@ -10,7 +10,7 @@
 // the logarithms towards the common one, since folds can be overfitted by as many numbers as there are
 // columns. Whether they are worth it is asked of rows that neither has seen: the whole search is repeated
 // without each part of the rows (nested cross-validation). They are returned where they gain more there than
-// the gain's standard error.
+// two of the gain's standard errors.
 //
 // With the squared loss the penalties of the lasso and of the adaptive lasso come before: they follow from
 // one number, as the one penalty does, so that the smallest held-out loss decides.
