@@ -27,11 +27,26 @@ void check_index(const Tensor& index, int64_t population) {
   }
 }
 
+// Examples that follow each other, as a rank's slice of the full set does.
+bool is_one_piece(const Tensor& index) {
+  const int64_t count = index.numel();
+  const Tensor contiguous = index.contiguous();
+  const int64_t* data = contiguous.data_ptr<int64_t>();
+  if (data[count - 1] - data[0] != count - 1) return false;
+  for (int64_t i = 1; i < count; ++i) {
+    if (data[i] != data[0] + i) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Tensor batch_rows(const Tensor& data, const Batch& batch) {
   if (batch.is_full()) return data;
   check_index(batch.index, data.size(0));
+  if (is_one_piece(batch.index)) {  // nothing to copy
+    return data.narrow(0, batch.index[0].item<int64_t>(), batch.index.numel());
+  }
   return data.index_select(0, batch.index.to(data.device()));
 }
 

@@ -122,6 +122,7 @@ TEST(House, dependencies_point_one_way) {
       {"core", {}},
       {"fields", {}},
       {"data", {"core"}},
+      {"distributed", {"core"}},
       {"hypergradients", {"core", "fields"}},
       {"algorithms", {"core", "fields", "hypergradients"}},
       {"problems", {"core", "data"}},

@@ -1,0 +1,65 @@
+#pragma once
+// A problem whose batches are divided among the ranks of a group. Each rank evaluates its slice of every
+// batch (rank_slice.h), weighted by its part of the batch, and the ranks' results are summed: a loss that is
+// a mean over examples plus a regulariser counts the regulariser exactly once, uneven slices come out right,
+// and a rank whose slice is empty adds zero. Every gradient and every product is one call of the group. All
+// ranks get the same bits, so that x, w and the states of optimisers stay the same on each without being
+// sent, and every estimator and algorithm works on it as on the problem itself; an Oracle around it counts
+// what one process would.
+//
+// A set that counts one example, as of problems without any, is evaluated by every rank in full.
+//
+// What a problem draws from batch.seed for a whole batch, such as dropout, would be drawn anew for every
+// slice: the check below refuses such a problem.
+
+#include <memory>
+#include <string>
+
+#include "bilevel/core/problem.h"
+#include "bilevel/core/rounding.h"
+#include "bilevel/distributed/process_group.h"
+
+namespace bilevel {
+
+class DistributedProblem : public Problem, public BoundedEvaluation {
+ public:
+  // `base` must outlive it; it is the same on all ranks.
+  DistributedProblem(const Problem& base, std::shared_ptr<ProcessGroup> group);
+
+  // Whether the losses at (w, x) on the full sets, and on a few examples, are what the slices sum to, up to
+  // rounding. Throws std::invalid_argument that begins with `name` where they are not.
+  void check(const std::string& name, const Tensor& w, const Tensor& x) const;
+
+  Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  Tensor initial_inner(uint64_t seed) const override;
+  Tensor initial_outer(uint64_t seed) const override;
+  int64_t inner_samples() const override;
+  int64_t outer_samples() const override;
+  std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
+                                           const Batch& batch) const override;
+  Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  // The whole batch on every rank: for whoever takes the loss apart by himself.
+  std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  Tensor inner_start(const Tensor& x) const override;
+  Tensor inner_rate(const Tensor& x) const override;
+  const Layout* inner_layout() const override;
+  bool inner_loss_uses_outer() const override;
+  std::optional<LossConstants> loss_constants(const Tensor& x) const override;
+  std::optional<EvaluationErrors> evaluation_errors(const Tensor& w, const Tensor& x) const override;
+  void project_outer_(Tensor& x) const override;
+  std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;  // by every rank
+
+ private:
+  using Loss = Tensor (Problem::*)(const Tensor& w, const Tensor& x, const Batch& batch) const;
+  Tensor loss(Loss which, const Tensor& w, const Tensor& x, const Batch& batch, int64_t population) const;
+  void check_loss(const std::string& text, Loss which, const Tensor& w, const Tensor& x, const Batch& batch,
+                  int64_t population) const;
+
+  const Problem& base_;
+  std::shared_ptr<ProcessGroup> group_;
+};
+
+}  // namespace bilevel

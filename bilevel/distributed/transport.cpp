@@ -1,0 +1,203 @@
+// c10d has its backends' headers only where the libraries' own are there.
+#if __has_include(<gloo/config.h>)
+#ifndef USE_C10D_GLOO
+#define USE_C10D_GLOO
+#endif
+#define BILEVEL_HAS_GLOO
+#endif
+#if defined(BILEVEL_HAS_CUDA) && __has_include(<nccl.h>)
+#ifndef USE_C10D_NCCL
+#define USE_C10D_NCCL
+#endif
+#define BILEVEL_HAS_NCCL
+#endif
+
+#include "bilevel/distributed/transport.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+#include <vector>
+#ifdef BILEVEL_HAS_GLOO
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#endif
+#ifdef BILEVEL_HAS_NCCL
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
+
+#include "bilevel/distributed/process_group.h"
+
+namespace bilevel {
+namespace {
+
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000) + 1);
+}
+
+// Made for the user alone, or there already and nobody else's: who can write to it can end the run.
+void make_private_folder(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    throw std::runtime_error(
+        fmt::format("{}: the folder where the ranks meet cannot be made: {}", folder, std::strerror(errno)));
+  }
+  struct ::stat status {};
+  if (::lstat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() ||
+      (status.st_mode & 077) != 0) {
+    throw std::runtime_error(
+        fmt::format("{}: the folder where the ranks meet must be a folder that only this user can open (mode "
+                    "0700); remove it",
+                    folder));
+  }
+}
+
+class C10dPlace : public MeetingPlace {
+ public:
+  C10dPlace(const RankPlace& place, double timeout)
+      : hosts_(place.folder.empty() && place.rank == 0 && !place.agent_listens) {
+    if (!place.folder.empty()) {
+      make_private_folder(place.folder);
+      folder_ = place.folder;
+      whole_ = c10::make_intrusive<c10d::FileStore>(place.folder + "/store", place.size);
+    } else {
+      c10d::TCPStoreOptions options;
+      options.port = static_cast<uint16_t>(place.port);
+      options.isServer = hosts_;
+      options.waitWorkers = false;
+      options.timeout = milliseconds(timeout);
+      whole_ = c10::make_intrusive<c10d::TCPStore>(place.address, options);
+    }
+    whole_->setTimeout(milliseconds(timeout));
+    words_ = c10::make_intrusive<c10d::PrefixStore>("bilevel", whole_);
+  }
+  ~C10dPlace() override {
+    words_.reset();
+    whole_.reset();  // the last rank removes the file
+    if (!folder_.empty()) ::rmdir(folder_.c_str());
+  }
+  C10dPlace(const C10dPlace&) = delete;
+  C10dPlace& operator=(const C10dPlace&) = delete;
+
+  void set(const std::string& key, const std::string& value) override { words_->set(key, bytes(value)); }
+  bool has(const std::string& key) override { return words_->check({key}); }
+  std::string get(const std::string& key) override { return text(words_->get(key)); }
+  std::string set_first(const std::string& key, const std::string& value) override {
+    return text(words_->compareSet(key, {}, bytes(value)));
+  }
+  bool ends_with_this_process() const override { return hosts_; }
+
+  StorePointer for_backend() const { return c10::make_intrusive<c10d::PrefixStore>("backend", whole_); }
+
+ private:
+  // One byte in front: some stores take an empty value for none.
+  static std::vector<uint8_t> bytes(const std::string& text) {
+    const std::string marked = ' ' + text;
+    return {marked.begin(), marked.end()};
+  }
+  static std::string text(const std::vector<uint8_t>& bytes) {
+    return bytes.empty() ? "" : std::string(bytes.begin() + 1, bytes.end());
+  }
+
+  bool hosts_;
+  std::string folder_;
+  StorePointer whole_, words_;
+};
+
+template <typename Group>
+class C10dTransport : public Transport {
+ public:
+  C10dTransport(c10::intrusive_ptr<Group> group, c10::Device device)
+      : group_(std::move(group)), device_(device) {}
+
+  void sum_(Tensor& contiguous) override {
+    std::vector<at::Tensor> one = {contiguous};
+    group_->allreduce(one)->wait();
+  }
+  void broadcast_(Tensor& contiguous, int from) override {
+    std::vector<at::Tensor> one = {contiguous};
+    c10d::BroadcastOptions options;
+    options.rootRank = from;
+    group_->broadcast(one, options)->wait();
+  }
+  Tensor scalar(double value) const override {
+    return at::full({1}, value, at::TensorOptions().dtype(at::kDouble).device(device_));
+  }
+
+ private:
+  c10::intrusive_ptr<Group> group_;
+  c10::Device device_;
+};
+
+#ifdef BILEVEL_HAS_GLOO
+std::unique_ptr<Transport> make_gloo(const RankPlace& place, const C10dPlace& store, double timeout) {
+  auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout));
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  if (place.one_machine) {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  } else if (interface != nullptr && *interface != '\0') {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
+  } else {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+  }
+  options->threads = 1;  // one sum at a time
+  return std::make_unique<C10dTransport<c10d::ProcessGroupGloo>>(
+      c10::make_intrusive<c10d::ProcessGroupGloo>(store.for_backend(), place.rank, place.size, options),
+      c10::Device(c10::kCPU));
+}
+#endif
+
+#ifdef BILEVEL_HAS_NCCL
+std::unique_ptr<Transport> make_nccl(const RankPlace& place, const C10dPlace& store, double timeout) {
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = milliseconds(timeout);
+  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(place.local_rank));
+  return std::make_unique<C10dTransport<c10d::ProcessGroupNCCL>>(
+      c10::make_intrusive<c10d::ProcessGroupNCCL>(store.for_backend(), place.rank, place.size, options),
+      device);
+}
+#endif
+
+}  // namespace
+
+bool has_backend([[maybe_unused]] const std::string& backend) {
+#ifdef BILEVEL_HAS_GLOO
+  if (backend == "gloo") return true;
+#endif
+#ifdef BILEVEL_HAS_NCCL
+  if (backend == "nccl") return true;
+#endif
+  return false;
+}
+
+std::unique_ptr<MeetingPlace> open_meeting_place(const RankPlace& place, double timeout) {
+  return std::make_unique<C10dPlace>(place, timeout);
+}
+
+std::unique_ptr<Transport> make_transport(const std::string& backend, const RankPlace& place,
+                                          MeetingPlace& store, double timeout) {
+  [[maybe_unused]] const auto& c10d_store = dynamic_cast<const C10dPlace&>(store);
+#ifdef BILEVEL_HAS_GLOO
+  if (backend == "gloo") return make_gloo(place, c10d_store, timeout);
+#endif
+#ifdef BILEVEL_HAS_NCCL
+  if (backend == "nccl") return make_nccl(place, c10d_store, timeout);
+#endif
+  throw std::invalid_argument(
+      fmt::format("backend {} is not in this program (rank {}, timeout {})", backend, place.rank, timeout));
+}
+
+}  // namespace bilevel

@@ -1,0 +1,197 @@
+// Sums, words and failures of a group, with ranks as threads.
+#include "bilevel/distributed/process_group.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bilevel/distributed/peer_process.h"
+#include "tests/distributed/ranks.h"
+#include "tests/support.h"
+
+namespace bilevel::test {
+namespace {
+
+TEST(ProcessGroup, sums_are_over_all_ranks_and_counted) {
+  BILEVEL_NEEDS_GLOO();
+  run_ranks(3, [](const auto& group) {
+    const double mine = group->rank() + 1;
+    Tensor a = at::full({4}, mine, doubles());
+    group->sum_(a);
+    EXPECT_TRUE(at::equal(a, at::full({4}, 6.0, doubles())));
+    EXPECT_EQ(group->communication().calls, 1);
+    EXPECT_EQ(group->communication().bytes, 32);
+
+    Tensor b = at::full({2, 3}, mine, doubles()), c = at::full({}, 10 * mine, doubles());
+    group->sum_({&b, &c});
+    EXPECT_TRUE(at::equal(b, at::full({2, 3}, 6.0, doubles())));
+    EXPECT_EQ(c.dim(), 0);
+    EXPECT_EQ(c.item<double>(), 60);
+    EXPECT_EQ(group->communication().calls, 2);
+    EXPECT_EQ(group->communication().bytes, 32 + 56);
+    EXPECT_GT(group->communication().seconds, 0);
+
+    Tensor columns = at::full({2, 2}, mine, doubles()).t();
+    group->sum_(columns);
+    EXPECT_EQ(columns.sum().template item<double>(), 24);
+  });
+}
+
+TEST(ProcessGroup, sums_have_the_same_bits_on_all_ranks) {
+  BILEVEL_NEEDS_GLOO();
+  std::vector<Tensor> sums(3);
+  run_ranks(3, [&](const auto& group) {
+    Tensor t = random_vector(1001, static_cast<uint64_t>(group->rank()));
+    group->sum_(t);
+    sums[static_cast<size_t>(group->rank())] = t;
+  });
+  EXPECT_TRUE(at::equal(sums[0], sums[1]));
+  EXPECT_TRUE(at::equal(sums[0], sums[2]));
+  EXPECT_LT(relative_error(sums[0], random_vector(1001, 0) + random_vector(1001, 1) + random_vector(1001, 2)),
+            1e-15);
+}
+
+TEST(ProcessGroup, words_and_tensors_come_from_one_rank_to_all) {
+  BILEVEL_NEEDS_GLOO();
+  run_ranks(2, [](const auto& group) {
+    EXPECT_EQ(group->gather(group->rank() == 0 ? "" : "one"), (std::vector<std::string>{"", "one"}));
+    EXPECT_EQ(group->broadcast(group->rank() == 1 ? std::string("a\0b", 3) : "x", 1), std::string("a\0b", 3));
+    Tensor t = at::full({3}, group->rank(), doubles());
+    group->broadcast_(t, 1);
+    EXPECT_TRUE(at::equal(t, at::ones({3}, doubles())));
+    EXPECT_FALSE(group->any(false));
+    EXPECT_TRUE(group->any(group->rank() == 1));
+  });
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "none";
+}
+
+TEST(ProcessGroup, a_rank_that_fails_is_named_with_its_cause) {
+  BILEVEL_NEEDS_GLOO();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto errors = try_ranks(3, [](const auto& group) {
+    Tensor t = at::ones({3}, doubles());
+    group->sum_(t);
+    if (group->rank() == 1) {
+      EXPECT_TRUE(group->fail("the disk is full", 3));
+      return;  // its connections close
+    }
+    group->sum_(t);
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_FALSE(errors[1]);
+  for (const size_t rank : {0U, 2U}) {
+    ASSERT_TRUE(errors[rank]);
+    try {
+      std::rethrow_exception(errors[rank]);
+    } catch (const RankFailure& failure) {
+      EXPECT_EQ(failure.facts().rank, 1);
+      EXPECT_EQ(failure.facts().exit_code, 3);
+      EXPECT_EQ(failure.facts().process, ::getpid());
+      EXPECT_FALSE(failure.is_first());
+      EXPECT_EQ(std::string(failure.what()), fmt::format("rank 1 of 3 (process {} on {}): the disk is full",
+                                                         ::getpid(), this_process().host));
+    }
+  }
+}
+
+TEST(ProcessGroup, only_the_first_failure_counts) {
+  BILEVEL_NEEDS_GLOO();
+  std::vector<int> first(3);
+  run_ranks(3, [&](const auto& group) {
+    first[static_cast<size_t>(group->rank())] = group->fail("all of them at once", 2) ? 1 : 0;
+  });
+  EXPECT_EQ(first[0] + first[1] + first[2], 1);
+}
+
+TEST(ProcessGroup, a_rank_that_hangs_is_named) {
+  BILEVEL_NEEDS_GLOO();
+  const auto errors = try_ranks(
+      2,
+      [](const auto& group) {
+        if (group->rank() == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(9000));
+          return;
+        }
+        Tensor t = at::ones({3}, doubles());
+        group->sum_(t);
+      },
+      4);
+  EXPECT_NE(message_of(errors[0]).find("rank 1 of 2"), std::string::npos) << message_of(errors[0]);
+  EXPECT_NE(message_of(errors[0]).find("has not answered for 4 s"), std::string::npos)
+      << message_of(errors[0]);
+}
+
+TEST(ProcessGroup, a_rank_that_does_not_come_is_named) {
+  BILEVEL_NEEDS_GLOO();
+  const TemporaryFolder folder;
+  RankPlace place{.rank = 0, .size = 2};
+  place.folder = folder / "meeting";
+  std::string message;
+  try {
+    (void)ProcessGroup::join(place, {.timeout = 0.2});
+  } catch (const RankFailure& failure) {
+    message = failure.what();
+  }
+  EXPECT_EQ(message, "rank 1 of 2: did not come within 0.2 s: was it started, and with the same variables?");
+}
+
+TEST(ProcessGroup, the_folder_where_ranks_meet_is_private_and_goes_away) {
+  BILEVEL_NEEDS_GLOO();
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "open");
+  std::filesystem::permissions(folder / "open", std::filesystem::perms::all);
+  RankPlace place{.rank = 0, .size = 1};
+  place.folder = folder / "open";
+  EXPECT_THROW((void)ProcessGroup::join(place, {}), std::runtime_error);
+  place.folder = folder / "private";
+  {
+    const auto group = ProcessGroup::join(place, {});
+    struct ::stat status {};
+    ASSERT_EQ(::stat(place.folder.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0700U);
+  }
+  EXPECT_FALSE(std::filesystem::exists(place.folder));
+}
+
+TEST(PeerProcess, is_seen_to_run_to_be_stopped_and_to_be_gone) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  PeerProcess peer = this_process();
+  peer.process = child;
+  EXPECT_EQ(state_of(peer), ProcessState::runs);
+  ::kill(child, SIGSTOP);
+  int status = 0;
+  ::waitpid(child, &status, WUNTRACED);
+  EXPECT_EQ(state_of(peer), ProcessState::stopped);
+  ::kill(child, SIGKILL);
+  for (int i = 0; i < 5000 && state_of(peer) != ProcessState::gone; ++i) ::usleep(1000);
+  EXPECT_EQ(state_of(peer), ProcessState::gone);  // nobody has waited for it yet
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(state_of(peer), ProcessState::gone);
+  EXPECT_EQ(state_of(read_process(this_process().text())), ProcessState::runs);
+  peer.system = "another";
+  EXPECT_EQ(state_of(peer), ProcessState::unknown);
+}
+
+}  // namespace
+}  // namespace bilevel::test
