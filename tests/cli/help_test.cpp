@@ -21,19 +21,20 @@ bool is_tiered(const std::string& command) {
   return run_program(command + " --help").out.find("--help-all") != std::string::npos;
 }
 
-// What stands behind an option's type: "  --terms INT=10   K: ...", "  --dtype TEXT:{float,double}=double".
-// Lists are left out.
+// What stands behind an option's type: "  --terms INT=10   K: ...", "  --dtype TEXT:{float,double}=double";
+// CLI11 2.4 writes "INT [10]". Lists are left out.
 std::map<std::string, std::string> defaults_in_help(const std::string& command) {
   const Output help = run_program(command + (is_tiered(command) ? " --help-all" : " --help"));
   EXPECT_EQ(help.exit_code, 0) << command;
   static const std::regex line(
-      R"(^ +(--[a-z0-9-]+) (TEXT|INT|UINT|FLOAT)(:\{[^}]*\}|:[A-Z]+ in \[[^\]]*\]|:[A-Z]+)?=(\S+))");
+      R"(^ +(--[a-z0-9-]+) (TEXT|INT|UINT|FLOAT)(:\{[^}]*\}|:[A-Z]+ in \[[^\]]*\]|:[A-Z]+)?(?:=(\S+)| \[([^\]\s]*)\]))");
   std::map<std::string, std::string> found;
   std::istringstream lines(help.out);
   for (std::string text; std::getline(lines, text);) {
     std::smatch parts;
     const bool is_list = text.size() > 3 && text.compare(text.size() - 3, 3, "...") == 0;
-    if (!is_list && std::regex_search(text, parts, line)) found[parts[1]] = parts[4];
+    if (!is_list && std::regex_search(text, parts, line))
+      found[parts[1]] = parts[4].matched ? parts[4] : parts[5];
   }
   return found;
 }

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <iostream>
 #include <string>
 
 #include "bilevel/data/npy.h"
@@ -81,7 +82,13 @@ TEST_F(OutputTest, aReaderThatLeftEndsItQuietly) {
   std::array<int, 2> pipe{};
   ASSERT_EQ(::pipe(pipe.data()), 0);
   ::close(pipe[0]);
-  const Output output = run("list", ">&" + std::to_string(pipe[1]));
+  // As this process's own output: a shell need not know the number of a descriptor above 9.
+  std::cout.flush();
+  const int before = ::dup(STDOUT_FILENO);
+  ASSERT_NE(::dup2(pipe[1], STDOUT_FILENO), -1);
+  const Output output = run("list", "");
+  ASSERT_NE(::dup2(before, STDOUT_FILENO), -1);
+  ::close(before);
   ::close(pipe[1]);
   EXPECT_EQ(output.exit_code, 141);
   EXPECT_EQ(output.err, "");

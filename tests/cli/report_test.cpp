@@ -85,14 +85,14 @@ TEST_F(ReportTest, PagesHoldWhatTheRunsMade) {
   const std::string of_search = page_of(found);
   expect_well_made(of_search);
   const json summary = json::parse(read_text(found + "/summary.json"));
-  EXPECT_THAT(
-      of_search,
-      AllOf(HasSubstr("idarts searches nasbench201 for images"),
-            HasSubstr("chose <code>" + summary.at("genotype").get<std::string>() + "</code>"),
-            HasSubstr("class=\"status finished\""), HasSubstr("id=\"cells\""), HasSubstr("id=\"alpha\""),
-            HasSubstr("0 \u2192 3"), HasSubstr("<code>--alpha-rate</code></th><td>0.05"),
-            HasSubstr("gradients of the inner loss"), HasSubstr("<details>")));
+  EXPECT_THAT(of_search,
+              AllOf(HasSubstr("idarts searches nasbench201 for images"),
+                    HasSubstr("chose <code>" + summary.at("genotype").get<std::string>() + "</code>"),
+                    HasSubstr("class=\"status finished\""), HasSubstr("id=\"cells\""),
+                    HasSubstr("id=\"alpha\""), HasSubstr("<code>--alpha-rate</code></th><td>0.05"),
+                    HasSubstr("gradients of the inner loss"), HasSubstr("<details>")));
   if (plots) {
+    EXPECT_THAT(of_search, HasSubstr("0 \u2192 3"));
     for (const char* picture :
          {"<h3>Loss</h3>", "<h3>Operations: mean weight over all edges</h3>",
           "<h3>Operations: share of the cell&#39;s edges</h3>", "<h3>Guard: beta-decay</h3>",

