@@ -38,6 +38,14 @@ std::string guard_strengths() {
   return fmt::format("{}; 0 = as without a guard", fmt::join(each, ", "));
 }
 
+std::string warmups() {
+  std::vector<std::string> each;
+  for (const nas::GuardKind& kind : nas::guard_kinds()) {
+    if (kind.warmup > 0) each.push_back(fmt::format("{} with {}", kind.warmup, kind.name));
+  }
+  return fmt::format("{}, at most a tenth of the epochs; else 0", fmt::join(each, ", "));
+}
+
 void add_space_fields(Fields<SearchJob>& f) {
   f.heading("space and supernet");
   f.add(
@@ -94,7 +102,7 @@ void add_method_fields(Fields<SearchJob>& f) {
       .first();
   f.add(
        "warmup_epochs", [](auto& o) -> auto& { return o.search.warmup_epochs; },
-       "first epochs in which alpha rests")
+       "first epochs in which alpha rests; left out: " + warmups())
       .in(at_least(0, bounds::endless))
       .by_rule();
   f.add(
@@ -339,6 +347,7 @@ void complete_search(SearchJobOptions& o, const nas::SearchSpace& space, bool ch
   if (o.given(s.guard.name) && !o.given(s.guard.strength)) {
     s.guard.strength = s.guard.on() ? nas::find_guard(s.guard.name).strength : 0;
   }
+  if (!o.given(s.warmup_epochs)) s.warmup_epochs = nas::default_warmup_epochs(s);
   if (!o.given(s.final_rate)) s.final_rate = std::min(s.final_rate, s.inner.rate);
   if (o.given(o.cross)) s.hypergradient.curvature.difference_cross = o.cross == "difference";
   take_linear_rate(o.linear_rate, s);

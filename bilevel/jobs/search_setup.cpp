@@ -113,12 +113,15 @@ void keep_earlier_defaults(SearchJobOptions& o, const StoredRun& run) {
       !o.given(o.search.method) && method != run.effective.end() && !method->second.empty()) {
     o.given.set(o.search.method, method->second.front());
   }
-  // A default strength is another on other data, and was 50 before that.
-  const auto guard = stored("guard"), strength = stored("guard_strength");
-  if (guard != run.effective.end() && guard->second != std::vector<std::string>{"none"} &&
-      !o.given(o.search.guard.strength) && strength != run.effective.end()) {
-    OptionsView view(o);
-    view.give(view.at("guard_strength"), strength->second);
+  // A default strength is another on other data, was 50 before that, and had no warm-up.
+  const auto guard = stored("guard");
+  if (guard == run.effective.end() || guard->second == std::vector<std::string>{"none"}) return;
+  OptionsView view(o);
+  for (const char* field : {"guard_strength", "warmup_epochs"}) {
+    const auto before = stored(field);
+    if (before != run.effective.end() && !view.is_given(view.at(field))) {
+      view.give(view.at(field), before->second);
+    }
   }
 }
 

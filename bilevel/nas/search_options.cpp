@@ -175,4 +175,9 @@ double default_guard_strength(const SearchOptions& options, int64_t training_ima
   return std::stod(fmt::format("{:.2g}", kind.strength * std::min(1.0, travel / kind.travel)));
 }
 
+int64_t default_warmup_epochs(const SearchOptions& options) {
+  if (!options.guard.on() || options.guard.strength == 0) return 0;
+  return std::min(find_guard(options.guard.name).warmup, options.epochs / 10);
+}
+
 }  // namespace bilevel::nas

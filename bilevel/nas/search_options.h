@@ -73,5 +73,8 @@ int64_t alpha_steps_an_epoch(const SearchOptions& options, int64_t training_imag
 // Of the guard where none is given: its own, or in proportion less where alpha goes less far than in the
 // search that it was chosen in (GuardKind::travel), to two digits.
 double default_guard_strength(const SearchOptions& options, int64_t training_images);
+// Of the guard where none is given: its own (GuardKind::warmup), but at most a tenth of the epochs; 0 where
+// there is no guard or its strength is 0.
+int64_t default_warmup_epochs(const SearchOptions& options);
 
 }  // namespace bilevel::nas

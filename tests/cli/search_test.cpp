@@ -123,18 +123,18 @@ TEST_F(SearchTest, IsGuardedUnlessItIsToldNotTo) {
     EXPECT_EQ(output.exit_code, 0) << output.err;
     return output.json();
   };
-  // 4 epochs of 8 steps here, 50 of 390 at the same rate in the search that 50 is for: 50 * 32 / 19500.
-  const json usual = report(""), named = report("--guard beta-decay --guard-strength 0.082"),
+  // 4 epochs of 8 steps here, 50 of 390 at the same rate in the search that 25 is for: 25 * 32 / 19500.
+  const json usual = report(""), named = report("--guard beta-decay --guard-strength 0.041"),
              far = report("--alpha-rate 1"), none = report("--guard none"),
              nothing = report("--guard-strength 0"), smooth = report("--guard smoothing");
   EXPECT_EQ(usual.at("method"), "darts-first-order");
   EXPECT_EQ(usual.at("guard"), "beta-decay");
-  EXPECT_EQ(usual.at("guard_strength"), 0.082);
-  EXPECT_EQ(far.at("guard_strength"), 50);
+  EXPECT_EQ(usual.at("guard_strength"), 0.041);
+  EXPECT_EQ(far.at("guard_strength"), 25);
   EXPECT_EQ(usual.at("alpha"), named.at("alpha"));
   for (int epoch = 0; epoch < 4; ++epoch) {
-    EXPECT_EQ(usual.at("history")[epoch].at("guard"), 0.082 * epoch / 4);
-    EXPECT_EQ(far.at("history")[epoch].at("guard"), 50.0 * epoch / 4);
+    EXPECT_EQ(usual.at("history")[epoch].at("guard"), 0.041 * epoch / 4);
+    EXPECT_EQ(far.at("history")[epoch].at("guard"), 25.0 * epoch / 4);
     EXPECT_TRUE(none.at("history")[epoch].at("guard").is_null());
   }
   EXPECT_EQ(none.at("guard"), "none");
@@ -144,9 +144,9 @@ TEST_F(SearchTest, IsGuardedUnlessItIsToldNotTo) {
   EXPECT_EQ(config_of(folder_ / "guarded-0").at("effective").at("guard"), "beta-decay");
 }
 
-// The default strength was 50 for every search.
+// The default strength was 50 for every search, without a warm-up.
 TEST_F(SearchTest, ARunWithAnEarlierDefaultStrengthKeepsIt) {
-  const std::string strong = long_search() + " --guard-strength 50 --quiet --json --out ",
+  const std::string strong = long_search() + " --guard-strength 50 --warmup-epochs 0 --quiet --json --out ",
                     run = folder_ / "old";
   const Output whole = run_program(strong + (folder_ / "whole"));
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
@@ -155,7 +155,7 @@ TEST_F(SearchTest, ARunWithAnEarlierDefaultStrengthKeepsIt) {
   ASSERT_TRUE(WIFEXITED(status));
   ASSERT_EQ(WEXITSTATUS(status), 130) << "too late to stop it: " << read_text(folder_ / "err");
   json config = json::parse(read_text(run + "/config.json"));
-  config["options"].erase("--guard-strength");
+  for (const char* name : {"guard_strength", "warmup_epochs"}) ASSERT_EQ(config["options"].erase(name), 1U);
   put(run + "/config.json", config.dump());
   const json gone_on = resumed(run);
   EXPECT_EQ(gone_on.at("guard_strength"), 50);
@@ -183,7 +183,8 @@ TEST_F(SearchTest, PartialChannelsGoOnAndAreReported) {
   const Output page = run_program("report " + run + " --out " + folder_ / "page.html");
   ASSERT_EQ(page.exit_code, 0) << page.err;
   const std::string text = read_text(folder_ / "page.html");
-  EXPECT_THAT(text, AllOf(Not(HasSubstr("Alpha cannot be shown")), Not(HasSubstr("No alpha has been recorded"))));
+  EXPECT_THAT(text,
+              AllOf(Not(HasSubstr("Alpha cannot be shown")), Not(HasSubstr("No alpha has been recorded"))));
   if (std::system("command -v gnuplot >/dev/null") == 0) {  // it draws the guard's curve
     EXPECT_THAT(text, HasSubstr("K: one channel in so many goes through"));
   }

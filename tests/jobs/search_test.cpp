@@ -136,6 +136,23 @@ TEST(SearchJob, WhatWasGivenComesBeforeTheDefaultsOfSpaceAndMethod) {
   EXPECT_FALSE(exact.search.linear_rate_auto);
 }
 
+// The weights go ahead of alpha under the default guard, unless they are told not to.
+TEST(SearchJob, TheWarmUpGoesWithTheGuardAndTheEpochs) {
+  const auto warmup = [](const auto& give) {
+    SearchJobOptions o;
+    give(o);
+    complete_search(o, nas::make_space("nasbench201"), false);
+    return o.search.warmup_epochs;
+  };
+  EXPECT_EQ(warmup([](SearchJobOptions&) {}), 2);
+  EXPECT_EQ(warmup([](SearchJobOptions& o) { o.given.set(o.search.epochs, 12); }), 1);
+  EXPECT_EQ(warmup([](SearchJobOptions& o) { o.given.set(o.search.epochs, 9); }), 0);
+  EXPECT_EQ(warmup([](SearchJobOptions& o) { o.given.set(o.search.warmup_epochs, 7); }), 7);
+  EXPECT_EQ(warmup([](SearchJobOptions& o) { o.given.set(o.search.guard.name, "none"); }), 0);
+  EXPECT_EQ(warmup([](SearchJobOptions& o) { o.given.set(o.search.guard.name, "smoothing"); }), 0);
+  EXPECT_EQ(warmup([](SearchJobOptions& o) { o.given.set(o.search.guard.strength, 0.0); }), 0);
+}
+
 TEST(SearchJob, WhatAMethodDoesNotReadIsRefusedByName) {
   const auto refusal = [](const std::string& method, const std::string& field, const std::string& word) {
     SearchJobOptions o;
@@ -188,6 +205,22 @@ TEST(SearchJob, ARunOfAnEarlierVersionKeepsItsMethodAndHasNoGuard) {
   keep_earlier_defaults(today, now);
   complete_search(today, nas::make_space("nasbench201"), false);
   EXPECT_EQ(today.search.guard.name, "beta-decay");
+}
+
+// The default was 50 from the first epoch on.
+TEST(SearchJob, ARunOfAnEarlierVersionKeepsItsStrengthAndHasNoWarmUp) {
+  const StoredRun earlier{.job = "search",
+                          .given = {},
+                          .effective = {{"method", {"darts-first-order"}},
+                                        {"guard", {"beta-decay"}},
+                                        {"guard_strength", {"50"}},
+                                        {"warmup_epochs", {"0"}}},
+                          .notes = {}};
+  SearchJobOptions o;
+  keep_earlier_defaults(o, earlier);
+  complete_search(o, nas::make_space("nasbench201"), false);
+  EXPECT_EQ(o.search.guard.strength, 50);
+  EXPECT_EQ(o.search.warmup_epochs, 0);
 }
 
 }  // namespace

@@ -162,27 +162,52 @@ TEST(Guards, TheDefaultIsForMethodsThatMoveAlpha) {
   }
 }
 
-// 50 with 50 epochs of 390 steps at 3e-4; less where alpha goes less far, and never more.
+// 25 with 50 epochs of 390 steps at 3e-4; less where alpha goes less far, and never more.
 TEST(Guards, TheDefaultStrengthOfBetaDecayGoesWithTheWayOfAlpha) {
   SearchOptions options = default_search_options(make_space("nasbench201"), "darts-first-order");
-  EXPECT_EQ(default_guard_strength(options, 25000), 50);
-  EXPECT_EQ(default_guard_strength(options, 2500), 5);  // 39 steps an epoch
-  options.warmup_epochs = 25;
   EXPECT_EQ(default_guard_strength(options, 25000), 25);
+  EXPECT_EQ(default_guard_strength(options, 2500), 2.5);  // 39 steps an epoch
+  options.warmup_epochs = 2;
+  EXPECT_EQ(default_guard_strength(options, 25000), 24);
+  options.warmup_epochs = 30;
+  EXPECT_EQ(default_guard_strength(options, 25000), 10);
   options.outer.rate = 6e-4;
-  EXPECT_EQ(default_guard_strength(options, 25000), 50);
+  EXPECT_EQ(default_guard_strength(options, 25000), 20);
   options.outer.rate = 0.01;
-  EXPECT_EQ(default_guard_strength(options, 25000), 50);
+  EXPECT_EQ(default_guard_strength(options, 25000), 25);
   options.warmup_epochs = 100;
   EXPECT_EQ(default_guard_strength(options, 25000), 0);
   options = default_search_options(make_space("nasbench201"), "idarts");  // 97 steps, 30 epochs
-  EXPECT_EQ(default_guard_strength(options, 25000), 7.5);
+  EXPECT_EQ(default_guard_strength(options, 25000), 3.7);
   options.alpha_steps = 390;
-  EXPECT_EQ(default_guard_strength(options, 25000), 30);
+  EXPECT_EQ(default_guard_strength(options, 25000), 15);
   options.guard = {"smoothing", 1};
   EXPECT_EQ(default_guard_strength(options, 25), 0.3);
   options.guard = {};
   EXPECT_EQ(default_guard_strength(options, 25000), 0);
+}
+
+// Two epochs, but at most a tenth of a search, and none where nothing is guarded.
+TEST(Guards, TheWeightsGoAheadOfAlphaUnderBetaDecay) {
+  SearchOptions options = default_search_options(make_space("nasbench201"), "darts-first-order");
+  const auto warmup = [&](int64_t epochs) {
+    options.epochs = epochs;
+    return default_warmup_epochs(options);
+  };
+  EXPECT_EQ(warmup(50), 2);
+  EXPECT_EQ(warmup(250), 2);
+  EXPECT_EQ(warmup(20), 2);
+  EXPECT_EQ(warmup(19), 1);
+  EXPECT_EQ(warmup(10), 1);
+  EXPECT_EQ(warmup(9), 0);
+  options.guard.strength = 0;
+  EXPECT_EQ(warmup(50), 0);
+  for (const char* name : {"smoothing", "auxiliary-skip", "partial-channels"}) {
+    options.guard = {name, find_guard(name).strength};
+    EXPECT_EQ(warmup(50), 0) << name;
+  }
+  options.guard = {};
+  EXPECT_EQ(warmup(50), 0);
 }
 
 TEST(Guards, NamesAndStrengthsAreChecked) {

@@ -17,10 +17,11 @@ namespace bilevel::nas {
 const std::vector<GuardKind>& guard_kinds() {
   static const std::vector<GuardKind> kinds = {
       {"beta-decay", "lambda times the mean logsumexp of alpha's rows on top of f (Ye et al. 2022)",
-       "lambda at the end of the search", 50, 1e6, "lambda, the weight of beta decay in alpha's loss",
+       "lambda at the end of the search", 25, 1e6, "lambda, the weight of beta decay in alpha's loss",
        // lambda slows alpha's differences down: one that is large before they have moved keeps the first
-       // epoch's accidents. 50 was chosen with 50 epochs of 390 steps at 3e-4.
-       50 * 390 * 3e-4},
+       // epoch's accidents. 25, and two epochs before alpha moves, were chosen with 50 epochs of 390 steps at
+       // 3e-4 (docs/search.md): on untrained weights all edges drift to the skip.
+       50 * 390 * 3e-4, 2},
       {"smoothing", "weight steps at a mixture with uniform noise (SDARTS-RS, Chen and Hsieh 2020)",
        "bound of the noise at the end of the search", 0.3, 1,
        "The bound of the noise on the mixture in weight steps"},

@@ -28,6 +28,8 @@ struct GuardKind {
   std::string curve;            // what an epoch's number is, for reports
   // How far alpha can go, its rate times its steps, in the search that the default is for; 0 = it is for all.
   double travel = 0;
+  // First epochs in which alpha rests by default, at most a tenth of a search.
+  int64_t warmup = 0;
 };
 // Without "none", which is no guard at all.
 const std::vector<GuardKind>& guard_kinds();
