@@ -68,7 +68,8 @@ Batch Streams::draw(std::string name, int64_t population, int64_t size) {
 
 Tensor random_subset(Random& random, int64_t population, int64_t size) {
   if (size < 0 || size > population) {
-    throw std::invalid_argument(fmt::format("random_subset: size = {}: must be in 0 .. {}", size, population));
+    throw std::invalid_argument(
+        fmt::format("random_subset: size = {}: must be in 0 .. {}", size, population));
   }
   // Floyd's method: every subset is equally likely, and only `size` numbers are drawn.
   std::unordered_set<int64_t> chosen;

@@ -44,8 +44,10 @@ void Schedule::validate() const {
         "Schedule: final_fraction = {}: must be 0 to 1: it is a part of the base rate", final_fraction));
   }
   if (!(exponent > 0 && exponent <= 1)) {
-    throw std::invalid_argument(fmt::format(
-        "Schedule: exponent = {}: must be above 0 and at most 1: the steps of a faster fall have a finite sum", exponent));
+    throw std::invalid_argument(
+        fmt::format("Schedule: exponent = {}: must be above 0 and at most 1: the steps of a faster fall have "
+                    "a finite sum",
+                    exponent));
   }
 }
 

@@ -184,8 +184,8 @@ void SpectrumOptions::validate() const {
   require_at_least(spectrum_name, "dense_below", dense_below, 0);
   require_at_least(spectrum_name, "max_products", max_products, 1);
   if (!(relative_tolerance >= 0 && relative_tolerance < 1)) {
-    throw std::invalid_argument(
-        fmt::format("{}: relative_tolerance = {}: must be at least 0 and below 1", spectrum_name, relative_tolerance));
+    throw std::invalid_argument(fmt::format("{}: relative_tolerance = {}: must be at least 0 and below 1",
+                                            spectrum_name, relative_tolerance));
   }
 }
 

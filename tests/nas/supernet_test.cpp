@@ -173,8 +173,7 @@ TEST(Supernet, SaysWhatIsWrongWithItsSizes) {
     }
     return std::string("no error");
   };
-  EXPECT_THAT(message("nasbench201", [](auto& o) { o.channels = 0; }),
-              ::testing::HasSubstr("channels = 0"));
+  EXPECT_THAT(message("nasbench201", [](auto& o) { o.channels = 0; }), ::testing::HasSubstr("channels = 0"));
   EXPECT_THAT(message("darts", [](auto& o) { o.channels = 3; }), ::testing::HasSubstr("even"));
   EXPECT_THAT(message("nasbench201", [](auto& o) { o.cells = 2'000'000'000; }),
               ::testing::HasSubstr("cells = 2000000000: must be 0 to 1000"));
