@@ -36,7 +36,8 @@ void add_adapt_command(CLI::App& app, int& exit_code) {
   add_question<AdaptJobOptions>(
       app, exit_code,
       {"adapt", "Recognise one's own images from a few of each class, by what was learned",
-       "The support folder has a folder of PNG files for each class; the images to be recognised are PNG "
+       "The support folder has a folder of PNG or JPEG files for each class; the images to be recognised are "
+       "such "
        "files in a folder.\n"
        "Examples:\n"
        "  bilevel adapt --run runs/learn-20260101-120000-0 --support my-letters/ --images new/ --out "

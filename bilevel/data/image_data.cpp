@@ -46,14 +46,23 @@ ImageData load_named(const ImageDataOptions& options) {
 ImageData load_folder(const ImageDataOptions& options) {
   ImageData data;
   if (!has_train_and_test(options.data)) {
-    FolderImages all = read_image_folder(options.data, options.image_size);
+    FolderImages all = read_image_folder(options.data, square(options.image_size));
+    if (!all.note.empty()) data.notes.push_back(all.note);
     data.train_images = all.images;
     data.train_labels = all.labels;
     data.class_names = all.class_names;
     return data;
   }
-  FolderImages train = read_image_folder(options.data + "/train", options.image_size);
-  FolderImages test = read_image_folder(options.data + "/test", train.class_names, options.image_size);
+  FolderImages train = read_image_folder(options.data + "/train", square(options.image_size));
+  if (!train.note.empty()) data.notes.push_back(train.note);
+  // Test pictures of one size may not be of the training pictures' own; a model takes one alone.
+  const PictureSize size{train.images.size(2), train.images.size(3)};
+  FolderImages test = read_image_folder(options.data + "/test", train.class_names, size);
+  if (test.resized > 0 && options.image_size == 0) {
+    data.notes.push_back(
+        fmt::format("{}/test: {} of {} pictures were resized to {} x {} pixels, as in {}/train", options.data,
+                    test.resized, test.labels.numel(), size.width, size.height, options.data));
+  }
   // Grey in one and colour in the other: both get three channels.
   const int64_t channels = std::max(train.images.size(1), test.images.size(1));
   data.train_images = train.images.expand({-1, channels, -1, -1}).contiguous();

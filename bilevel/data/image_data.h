@@ -18,7 +18,8 @@ struct ImageDataOptions {
   std::string labels = {};       // the IDX file of labels, for an IDX file of images
   std::string test_images = {};  // IDX files of the test set, both or none
   std::string test_labels = {};
-  int64_t image_size = 0;  // rescales every image to this height and width; 0 keeps their own size
+  int64_t image_size =
+      0;  // rescales every image to this height and width; 0 keeps their own, or a folder's one
   // Held out, class by class, where no test set is given: always the same images, whatever the seed of the
   // run and the size that they are rescaled to. What one command learns on, another never tests on.
   double test_fraction = 0.2;
@@ -32,7 +33,8 @@ struct ImageData {
   Tensor held_out;  // int64: where the test images stood among all; undefined where a test set was given
   int64_t classes = 0;
   std::vector<std::string> class_names;
-  std::vector<double> mean, std;  // per channel, of pixels from 0 to 255
+  std::vector<double> mean, std;   // per channel, of pixels from 0 to 255
+  std::vector<std::string> notes;  // what was done to pictures of several sizes, a sentence each
 };
 
 // Throws std::runtime_error naming the file that is missing or wrong, and a way out.

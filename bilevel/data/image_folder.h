@@ -1,11 +1,13 @@
 #pragma once
-// A folder of images: one subfolder per class, named like the class, with the class's PNG files in it.
+// A folder of pictures: one subfolder per class, named like the class, with the class's PNG and JPEG files in
+// it.
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "bilevel/core/tensor.h"
+#include "bilevel/data/picture_size.h"
 
 namespace bilevel {
 
@@ -13,19 +15,32 @@ struct FolderImages {
   Tensor images;  // uint8, N x C x H x W, CPU; one channel if all files are grey, else 3
   Tensor labels;  // int64, N: positions in class_names
   std::vector<std::string> class_names;  // sorted by their bytes, as are the files of a class
+  int64_t resized = 0;                   // how many of them
+  std::string note;  // where sizes differed and none was asked for: what was done, as a sentence
 };
 
-// Names that begin with a dot, and files that are no images by their endings, are passed over. With
-// `image_size` > 0 every image is rescaled to that height and width; otherwise all must be of one size.
-// Throws std::runtime_error naming the file or folder that is wrong, and a way out.
-FolderImages read_image_folder(const std::string& folder, int64_t image_size = 0);
+// Names that begin with a dot, and files that are no images by their endings, are passed over. Pictures are
+// rescaled to `size`; if it is not set, to the size that at least half of them have, else to that of the
+// smallest one. Throws std::runtime_error naming the file or folder that is wrong, and a way out.
+FolderImages read_image_folder(const std::string& folder, PictureSize size = {});
 
 // The same with classes that are given, such as those of the training folder: a subfolder of another name is
 // an error, and a class may have none.
 FolderImages read_image_folder(const std::string& folder, const std::vector<std::string>& class_names,
-                               int64_t image_size = 0);
+                               PictureSize size = {});
+
+// Pictures by themselves, as FolderImages has them. There must be one.
+struct PictureStack {
+  Tensor images;
+  int64_t resized = 0;
+  std::string note;
+};
+PictureStack read_pictures(const std::vector<std::string>& files, PictureSize size = {});
 
 // Whether the folder is a pair of such folders, train/ and test/.
 bool has_train_and_test(const std::string& folder);
+
+// A square of this side; 0 = not set.
+inline PictureSize square(int64_t side) { return {side, side}; }
 
 }  // namespace bilevel

@@ -6,9 +6,10 @@
 #include <filesystem>
 #include <stdexcept>
 
+#include "bilevel/data/csv_line.h"
 #include "bilevel/data/folder.h"
 #include "bilevel/data/image_folder.h"
-#include "bilevel/data/png.h"
+#include "bilevel/data/picture.h"
 #include "bilevel/data/resize.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
@@ -30,11 +31,11 @@ const Fields<AdaptJobOptions>& AdaptJobOptions::fields() {
         .first();
     f.add(
          "support", [](auto& o) -> auto& { return o.support; },
-         "folder of class folders, a few PNG files in each")
+         "folder of class folders, a few PNG or JPEG files in each")
         .required()
         .first();
     f.add(
-         "images", [](auto& o) -> auto& { return o.images; }, "folder of PNG files to recognise")
+         "images", [](auto& o) -> auto& { return o.images; }, "folder of PNG or JPEG files to recognise")
         .required()
         .first();
     f.add(
@@ -51,21 +52,11 @@ namespace {
 
 constexpr int64_t most_more_steps = 32;  // times as many inner steps as tasks were learned with
 
-bool is_png(const std::string& name) {
-  const size_t dot = name.rfind('.');
-  if (name[0] == '.' || dot == std::string::npos) return false;
-  const std::string ending = name.substr(dot);
-  return ending == ".png" || ending == ".PNG";
-}
-
-std::vector<std::string> png_files(const std::string& folder) {
+std::vector<std::string> files_to_recognise(const std::string& folder) {
   if (!is_folder(folder)) throw OptionError(fmt::format("{}: is no folder", named("images", folder)));
-  std::vector<std::string> files;
-  for (const std::string& name : names_in(folder)) {
-    if (is_png(name)) files.push_back(folder + "/" + name);
-  }
+  std::vector<std::string> files = picture_files(folder);
   if (files.empty()) {
-    throw OptionError(fmt::format("{}: there is no PNG file in it", named("images", folder)));
+    throw OptionError(fmt::format("{}: there is no PNG or JPEG file in it", named("images", folder)));
   }
   return files;
 }
@@ -101,16 +92,17 @@ bool learns_heads(const std::string& learner) {
 }
 
 AdaptJobResult predict(const AdaptJobOptions& o, meta::LearnedModel model, const at::TensorOptions& tensors) {
-  const int64_t channels = model.input[0], side = model.input[1];
-  const FolderImages support = read_image_folder(o.support, side);
+  const int64_t channels = model.input[0];
+  const PictureSize size{model.input[1], model.input[2]};
+  const FolderImages support = read_image_folder(o.support, size);
   AdaptJobResult result;
   result.classes = support.class_names;
   const auto ways = static_cast<int64_t>(result.classes.size());
   for (int64_t c = 0; c < ways; ++c) result.counts.push_back(support.labels.eq(c).sum().item<int64_t>());
-  result.files = png_files(o.images);
+  result.files = files_to_recognise(o.images);
   std::vector<Tensor> images = {with_channels(support.images, channels, named("support", o.support))};
   for (const std::string& file : result.files) {
-    images.push_back(with_channels(resize_images(read_png(file).unsqueeze(0), side), channels, file));
+    images.push_back(with_channels(resize_images(read_picture(file).unsqueeze(0), size), channels, file));
   }
 
   // Batch norm takes its statistics from what it sees at once: the few known images beside the new ones keep
@@ -143,12 +135,6 @@ AdaptJobResult predict(const AdaptJobOptions& o, meta::LearnedModel model, const
   const Tensor best = result.probabilities.argmax(1);
   result.best.assign(best.data_ptr<int64_t>(), best.data_ptr<int64_t>() + best.numel());
   return result;
-}
-
-std::string csv_quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) result += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return result + "\"";
 }
 
 std::string predictions_csv(const AdaptJobResult& r) {

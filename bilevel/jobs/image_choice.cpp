@@ -17,7 +17,8 @@ const Fields<ImageDataOptions>& image_fields() {
     f.heading(images_heading);
     f.add(
          "data", [](O & o) -> auto& { return o.data; },
-         "cifar10, cifar100, mnist, fashion-mnist; a folder with a folder of PNG files for each class, "
+         "cifar10, cifar100, mnist, fashion-mnist; a folder with a folder of PNG or JPEG files for each "
+         "class, "
          "perhaps below train/ and test/; or an IDX file of images")
         .is(FieldKind::place)
         .first();
@@ -38,7 +39,9 @@ const Fields<ImageDataOptions>& image_fields() {
         .is(FieldKind::place);
     f.add(
          "image_size", [](O & o) -> auto& { return o.image_size; },
-         "rescale to this height and width; 0 = as they are")
+         "rescale to this height and width; 0 = as they are, or, where a folder has several sizes, the most "
+         "common"
+         " or the smallest one")
         .in(at_least(0, bounds::side))
         .first();
     return f;

@@ -15,10 +15,10 @@ void add_task_fields(Fields<LearnJob>& f) {
   f.heading("tasks");
   f.add(
        "data", [](auto& o) -> auto& { return o.data.data; },
-       fmt::format(
-           "{}; or a folder with a folder of PNG files for each class, perhaps below train, val and test; or "
-           "a table, whose classes are parted",
-           fmt::join(meta::task_data_names(), ", ")))
+       fmt::format("{}; or a folder with a folder of PNG or JPEG files for each class, perhaps below train, "
+                   "val and test; or "
+                   "a table, whose classes are parted",
+                   fmt::join(meta::task_data_names(), ", ")))
       .is(FieldKind::place)
       .first();
   f.add(

@@ -138,6 +138,7 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
   o.split.seed = o.search.seed;
   const ImageData read = images == nullptr ? load_image_data(o.data) : ImageData{};
   const ImageData& data = images == nullptr ? read : *images;
+  for (const std::string& note : data.notes) context.line(note);
   setup.held_out = held_out_json(data);
   const SearchSplit split = make_search_split(data.train_labels, data.classes, o.split);
   setup.digest =

@@ -4,6 +4,7 @@
 
 #include "bilevel/fields/options_view.h"
 #include "bilevel/jobs/image_choice.h"
+#include "bilevel/run/run_context.h"
 
 namespace bilevel {
 
@@ -28,10 +29,11 @@ std::vector<int64_t> count_classes(const Tensor& labels, int64_t classes) {
 
 }  // namespace
 
-ShowImagesResult run_show_images(ShowImagesOptions o, RunContext& /*context*/) {
+ShowImagesResult run_show_images(ShowImagesOptions o, RunContext& context) {
   OptionsView(o).require_all();
   ShowImagesResult result{.name = o.images.data, .data = load_image_data(o.images)};
   const ImageData& data = result.data;
+  for (const std::string& note : data.notes) context.line(note);
   result.train = count_classes(data.train_labels, data.classes);
   result.test = count_classes(data.test_labels, data.classes);
   Json classes = Json::array();

@@ -31,6 +31,7 @@ Tensor scale_pixels(const Tensor& bytes, const PixelScale& scale, const at::Tens
 
 struct ImageTaskSet {
   std::string name;  // in messages
+  std::string note;  // where pictures were resized without being asked for: a sentence
   ClassImages images;
   ClassParts parts;
   PixelScale scale;

@@ -91,11 +91,11 @@ void TaskDataOptions::validate() const {
   const bool named = is_known_by_name(data);
   const bool table = is_table(data);
   if (!named && !is_folder(data) && !table) {
-    throw std::invalid_argument(
-        fmt::format("data = {}: must be one of {}, a folder with a subfolder of PNG files for each class, or "
-                    "a table (CSV, "
-                    "TSV, svmlight, NPY or IDX)",
-                    data, fmt::join(names, ", ")));
+    throw std::invalid_argument(fmt::format(
+        "data = {}: must be one of {}, a folder with a subfolder of PNG or JPEG files for each class, or "
+        "a table (CSV, "
+        "TSV, svmlight, NPY or IDX)",
+        data, fmt::join(names, ", ")));
   }
   if (label_column != "last" && !table) {
     throw std::invalid_argument(
@@ -125,6 +125,7 @@ void TaskDataOptions::validate() const {
 TaskData load_task_data(const TaskDataOptions& o) {
   o.validate();
   TaskData result;
+  std::string note;
   result.name = o.data;
   if (o.data == "blobs") {
     result.source = std::make_unique<Blobs>(o.shape, BlobsOptions{}, o.seed, o.tensors);
@@ -141,12 +142,13 @@ TaskData load_task_data(const TaskDataOptions& o) {
     ImageTaskSet set = image_set_of(o);
     result.digest = digest_of(set);
     result.scale = set.scale;
+    if (!set.note.empty()) note = "; " + set.note;
     result.source = std::make_unique<ImageTasks>(std::move(set), o.shape, o.seed, o.tensors);
   }
   const TaskSource& source = *result.source;
-  result.summary = fmt::format("{}: inputs of {}; {} training, {} validation and {} test classes", o.data,
+  result.summary = fmt::format("{}: inputs of {}; {} training, {} validation and {} test classes{}", o.data,
                                fmt::join(source.input_shape(), " x "), source.classes(Part::train),
-                               source.classes(Part::valid), source.classes(Part::test));
+                               source.classes(Part::valid), source.classes(Part::test), note);
   return result;
 }
 

@@ -39,22 +39,25 @@ std::vector<PartFolder> part_folders(const std::string& folder) {
 ImageTaskSet read_parted(const std::vector<PartFolder>& folders, int64_t image_size) {
   std::vector<FolderImages> read;
   int64_t channels = 1;
+  std::string note;
   for (const PartFolder& folder : folders) {
-    read.push_back(read_image_folder(folder.path, image_size));
+    const PictureSize size =
+        read.empty() ? square(image_size) : PictureSize{read[0].images.size(2), read[0].images.size(3)};
+    read.push_back(read_image_folder(folder.path, size));
+    if (!read.back().note.empty()) note = read.back().note;
+    if (read.back().resized > 0 && read.size() > 1 && image_size == 0) {
+      note += fmt::format("{}{}: {} of {} pictures were resized to {} x {} pixels, as in {}",
+                          note.empty() ? "" : "; ", folder.path, read.back().resized,
+                          read.back().labels.numel(), size.width, size.height, folders[0].path);
+    }
     channels = std::max(channels, read.back().images.size(1));
   }
   ImageTaskSet set;
+  set.note = note;
   std::map<std::string, std::string> seen;  // class -> its folder
   std::vector<Tensor> images, labels;
   for (size_t i = 0; i < folders.size(); ++i) {
-    const Tensor& first = read[0].images;
     const Tensor& here = read[i].images;
-    if (here.size(2) != first.size(2) || here.size(3) != first.size(3)) {
-      file_error(folders[i].path,
-                 fmt::format("{} x {} pixels as in {}", first.size(3), first.size(2), folders[0].path),
-                 fmt::format("{} x {}", here.size(3), here.size(2)),
-                 "bring the images to one size, for example with --image-size 84");
-    }
     const auto offset = static_cast<int64_t>(set.images.names.size());
     for (const std::string& name : read[i].class_names) {
       const std::string path = fmt::format("{}/{}", folders[i].path, name);
@@ -83,8 +86,9 @@ ImageTaskSet read_task_folder(const std::string& folder, int64_t image_size) {
   if (!parts.empty()) {
     set = read_parted(parts, image_size);
   } else {
-    const FolderImages read = read_image_folder(folder, image_size);
+    const FolderImages read = read_image_folder(folder, square(image_size));
     set.images = group_by_class(read.images, read.labels, read.class_names);
+    set.note = read.note;
     set.parts = split_classes(set.images.classes(), 64, 16, 20, /*seed=*/0);
     if (set.parts.train.empty()) {
       file_error(folder, "classes for three parts", fmt::format("{}", set.images.classes()),

@@ -138,14 +138,26 @@ TEST_F(ImageFolder, ReadsClassesAndFilesInTheirOrder) {
   EXPECT_TRUE(colour.images[0].eq(30).all().item<bool>());
 }
 
-TEST_F(ImageFolder, WantsOneSizeOrRescales) {
-  const std::string first = folder_.put("cat/a.png", plain_png(3, 2, 20));
-  const std::string odd = folder_.put("dog/a.png", plain_png(4, 2, 10));
-  EXPECT_THAT(message_of([&] { read_image_folder(folder_.path()); }),
-              AllOf(StartsWith(odd), HasSubstr("expected 3 x 2 pixels as in " + first),
-                    HasSubstr("found 4 x 2"), HasSubstr("--image-size 32")));
-  const FolderImages all = read_image_folder(folder_.path(), 5);
-  EXPECT_EQ(all.images.sizes(), (std::vector<int64_t>{2, 1, 5, 5}));
+TEST_F(ImageFolder, BringsPicturesOfSeveralSizesToTheMostCommonOrTheSmallest) {
+  folder_.put("cat/a.png", plain_png(3, 2, 20));
+  folder_.put("dog/a.png", plain_png(4, 4, 10));
+  EXPECT_EQ(read_image_folder(folder_.path()).images.sizes(), (std::vector<int64_t>{2, 1, 2, 3}));
+  folder_.put("dog/b.png", plain_png(4, 4, 30));
+  const FolderImages common = read_image_folder(folder_.path());
+  EXPECT_EQ(common.images.sizes(), (std::vector<int64_t>{3, 1, 4, 4}));
+  EXPECT_EQ(common.resized, 1);
+  EXPECT_EQ(common.note,
+            folder_.path() +
+                ": pictures of 2 sizes: all were resized to 4 x 4 pixels (width x height), the size "
+                "of 2 of 3; --image-size chooses another");
+  folder_.put("cat/b.png", plain_png(5, 3, 20));
+  folder_.put("cat/c.png", plain_png(6, 5, 20));
+  const FolderImages smallest = read_image_folder(folder_.path());
+  EXPECT_EQ(smallest.images.sizes(), (std::vector<int64_t>{5, 1, 2, 3}));
+  EXPECT_THAT(smallest.note, HasSubstr("the size of the smallest one"));
+  const FolderImages all = read_image_folder(folder_.path(), square(5));
+  EXPECT_EQ(all.images.sizes(), (std::vector<int64_t>{5, 1, 5, 5}));
+  EXPECT_EQ(all.note, "");
   EXPECT_TRUE(all.images[0].eq(20).all().item<bool>());
 }
 
@@ -156,9 +168,9 @@ TEST_F(ImageFolder, NamesWhatDoesNotBelong) {
   EXPECT_THAT(message(), HasSubstr("only cat"));
   folder_.put("dog/readme", "");
   EXPECT_THAT(message(), AllOf(StartsWith(folder_.at("dog")), HasSubstr("found none")));
-  const std::string jpeg = folder_.put("dog/a.JPEG", "");
-  EXPECT_THAT(message(), AllOf(StartsWith(jpeg), HasSubstr("convert the images to PNG")));
-  std::remove(jpeg.c_str());
+  const std::string webp = folder_.put("dog/a.WEBP", "");
+  EXPECT_THAT(message(), AllOf(StartsWith(webp), HasSubstr("convert the images to PNG or JPEG")));
+  std::remove(webp.c_str());
   const std::string broken = folder_.put("dog/a.png", plain_png(3, 2, 20).substr(0, 50));
   EXPECT_THAT(message(), StartsWith(broken + ": byte"));
   folder_.put("dog/a.png", plain_png(3, 2, 20));

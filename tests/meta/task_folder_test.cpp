@@ -117,18 +117,20 @@ TEST_F(TaskFolder, names_what_is_wrong) {
               HasSubstr("none: expected a folder"));
 }
 
-TEST_F(TaskFolder, names_images_of_another_size) {
+TEST_F(TaskFolder, brings_images_of_another_size_to_that_of_the_training_classes) {
   put_parts();
   folder_.put("test/class09/9.png", plain_png(3, 1, 0));
-  EXPECT_THAT(refusal(),
-              AllOf(HasSubstr("test/class09/9.png: expected 2 x 1 pixels"), HasSubstr("--image-size")));
+  EXPECT_EQ(read().images.images.size(3), 2);
+  EXPECT_THAT(read().note, HasSubstr("/test: 1 of "));
   const TemporaryFolder parts;
   for (const char* name : {"train/a", "train/b", "val/c", "val/d"}) {
     parts.put(std::string(name) + "/0.png", plain_png(2, 1, 0));
   }
   for (const char* name : {"test/e", "test/f"}) parts.put(std::string(name) + "/0.png", plain_png(2, 2, 0));
-  EXPECT_THAT(message<std::runtime_error>([&] { meta::read_task_folder(parts.path(), 0); }),
-              AllOf(HasSubstr("/test: expected 2 x 1 pixels as in "), HasSubstr("--image-size")));
+  const ImageTaskSet set = meta::read_task_folder(parts.path(), 0);
+  EXPECT_EQ(set.images.images.size(2), 1);
+  EXPECT_EQ(set.note, parts.path() + "/test: 2 of 2 pictures were resized to 2 x 1 pixels, as in " +
+                          parts.path() + "/train");
 }
 
 TEST_F(TaskFolder, names_a_damaged_file_and_an_empty_class) {
@@ -137,7 +139,7 @@ TEST_F(TaskFolder, names_a_damaged_file_and_an_empty_class) {
   EXPECT_THAT(refusal(), HasSubstr("val/class07/2.png: byte "));
   folder_.put("val/class07/2.png", picture(7, 2));
   folder_.put("train/empty/readme.txt", "");
-  EXPECT_THAT(refusal(), HasSubstr("train/empty: expected PNG files of the class, found none"));
+  EXPECT_THAT(refusal(), HasSubstr("train/empty: expected PNG or JPEG files of the class, found none"));
 }
 
 TEST_F(TaskFolder, names_too_few_classes_and_images) {
