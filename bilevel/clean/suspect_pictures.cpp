@@ -40,7 +40,7 @@ void write_suspect_pictures(const CleaningSets& sets, const CleanResult& result,
   Json list = Json::array();
   for (size_t k = 0; k < count; ++k) {
     const int64_t i = result.suspects[k];
-    Json one = {{"index", i},
+    Json one = {{"index", row_in_file(sets.train_rows, i)},
                 {"given", name(sets.train.labels, i)},
                 {"suggested", name(result.suggested, i)},
                 {"weight", number(result.weights[i].item<double>())},

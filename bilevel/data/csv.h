@@ -1,6 +1,6 @@
 #pragma once
-// Tables of numbers as text, plain or compressed: one example a row, one feature a column, and a column of
-// class labels if there is one.
+// Tables as text, plain or compressed: one example a row, one column for the class labels if there is one,
+// one perhaps for groups, and the rest features: numbers, or text that becomes one feature per category.
 
 #include <ATen/core/Tensor.h>
 
@@ -9,46 +9,56 @@
 #include <vector>
 
 #include "bilevel/core/tensor.h"
+#include "bilevel/data/table_schema.h"
 
 namespace bilevel {
 
 enum class CsvHeader { automatic, present, absent };
 
 struct CsvOptions {
-  char separator = ',';
-  // automatic: the first row is a header when none of its fields is a number; a mixed row is an error,
-  // because a wrong guess would lose an example without a word.
+  char separator = '\0';  // 0: recognised, a comma, a semicolon or a tab
+  char decimal = '\0';    // 0: recognised, a point or a comma
+  // automatic: the first row is a header when none of its fields is a number, or when those that are count
+  // the columns (0, 1, 2, as pandas writes them); a row that could be either is an error, because a wrong
+  // guess would lose an example without a word.
   CsvHeader header = CsvHeader::automatic;
   // Which column holds the class labels: empty for none, "first", "last", a name of the header, or a position
   // from 0.
   std::string label_column{};
-  // And which one says, as a whole number, what group an example belongs to; said in the same way.
+  // And which one says what group an example belongs to; said in the same way.
   std::string group_column{};
+  // Columns to pass over, by name or position. Columns that hold ids (csv_ids.h) are passed over too, and
+  // noted, but for those to keep.
+  std::vector<std::string> drop{}, keep{};
+  // What a field without a value is: an error, the mean of the training rows, or a reason to drop the row.
+  std::string missing = "error";
+  // The schema of another table that belongs to this one. Where both have a header, columns are found by
+  // their names, in whatever order they stand: a name that only one of the two has is an error. Otherwise
+  // their places must do.
+  const TableSchema* like = nullptr;
   bool labels_are_numbers = false;  // targets of a regression: need not be whole
-  // What the header of another table that belongs to this one has, and that table's name for messages. Where
-  // this table has a header too, its columns are found by these names, in whatever order they stand: a name
-  // that only one of the two has is an error. Without a header their places must do.
-  struct Names {
-    std::string table, label, group;
-    std::vector<std::string> features;
-  };
-  Names like{};
+  bool may_lack_label = false;      // new rows, whose classes nobody knows; with a schema
+  bool reads_text = true;           // false: text is an error in every column but those of labels and groups
+  bool is_tsv = false;              // tabs are the likelier separator
   at::ScalarType dtype = at::kDouble;        // of the values; float or double
   int64_t largest_bytes = int64_t{1} << 33;  // of the text; a bound on what a compressed file may unpack to
   void validate() const;                     // throws std::invalid_argument
 };
 
 struct CsvTable {
-  Tensor values;                       // rows x columns without labels and groups, CPU
-  Tensor labels;                       // int64 as written, or double where they are numbers; or undefined
-  Tensor groups;                       // int64 as written, or undefined
-  std::vector<std::string> names;      // of the columns of `values`; empty without a header
-  std::string label_name, group_name;  // in the header
+  Tensor values;                   // rows x features, CPU
+  Tensor labels;                   // int64: as written, or positions in schema.label_names; double where they
+                                   // are numbers; or undefined
+  Tensor groups;                   // the same, of schema.group_names
+  Tensor rows;                     // int64: which rows of the file these are; undefined = all of them
+  std::vector<std::string> names;  // of the features; empty where the table names no column
+  TableSchema schema;              // made from this table, or the one that was given
+  std::vector<std::string> notes;  // what was recognised or left out, a sentence each
 };
 
-// Fields may be quoted; empty lines are skipped. Throws std::runtime_error naming file, line and column for
-// rows of different lengths, fields that are no finite number, labels that are no whole number; another
-// separator, missing values and names in place of numbers are told apart (csv_diagnosis.h).
+// Fields may be quoted; empty lines, a byte order mark and \r\n are passed over. Throws std::runtime_error
+// naming file, line and column for rows of different lengths, fields that are not what their column holds,
+// and values that are missing, with their number and the first place.
 CsvTable read_csv(const std::string& path, const CsvOptions& options = {});
 
 }  // namespace bilevel

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "bilevel/data/csv_dialect.h"
 #include "bilevel/data/line_reader.h"
 
 namespace bilevel {
@@ -23,21 +24,17 @@ std::string outside_quotes(std::string_view line) {
   return text;
 }
 
-bool is_number_with_comma(std::string_view field) {
-  std::string text(field);
-  const size_t comma = text.find(',');
-  if (comma == std::string::npos) return false;
-  text[comma] = '.';
-  double ignored = 0;
-  return parse_number(std::string_view(text), ignored);
+std::string in_small_letters(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return result;
 }
 
 }  // namespace
 
 bool is_missing(std::string_view field) {
-  std::string text(trimmed(field));
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  const std::string text = in_small_letters(trimmed(field));
   constexpr std::array<std::string_view, 12> words{"",    "na", "n/a", "nan", "null", "none",
                                                    "nil", "?",  "-",   ".",   "#n/a", "missing"};
   if (std::find(words.begin(), words.end(), text) != words.end()) return true;
@@ -45,45 +42,57 @@ bool is_missing(std::string_view field) {
   return parse_number(std::string_view(text), value) && std::isnan(value);
 }
 
+bool is_missing_text(std::string_view field) {
+  const std::string text = in_small_letters(trimmed(field));
+  constexpr std::array<std::string_view, 7> words{"", "na", "n/a", "nan", "null", "?", "#n/a"};
+  return std::find(words.begin(), words.end(), text) != words.end();
+}
+
+bool is_id_name(std::string_view name) {
+  const std::string text = in_small_letters(name);
+  constexpr std::array<std::string_view, 11> names{"",     "id",   "index", "row",    "rowid",     "row_id",
+                                                   "uuid", "guid", "uid",   "row_no", "unnamed: 0"};
+  if (std::find(names.begin(), names.end(), text) != names.end()) return true;
+  return text.ends_with("_id") || text.ends_with(" id") || text.ends_with("-id") || name.ends_with("Id") ||
+         name.ends_with("ID");
+}
+
 std::string way_out_of_field(std::string_view field, CsvColumn column) {
-  if (is_missing(field)) return "missing values must be filled in or their rows left out";
+  if (is_missing(field))
+    return "missing values are filled in by --missing mean, or their rows left out by --missing drop";
   double value = 0;
   if (parse_number(field, value))
     return "replace what is not finite, or leave its row out";  // or above 1e308
   if (field.find_first_not_of("+-.0123456789eE") == std::string_view::npos) {
     return "is it beyond what a double can hold? Rescale the column";
   }
-  if (is_number_with_comma(field)) return "write a decimal point in place of the comma";
+  if (is_comma_number(field)) {
+    return "say --decimal comma if all decimals are written so, else write a point in place of the comma";
+  }
   switch (column) {
     case CsvColumn::label:
-      return "number the classes (0, 1, 2, ...) in place of their names, or choose another column by "
-             "--label-column";
+      return "choose another column by --label-column; targets of a regression are not classes";
     case CsvColumn::group:
-      return "number the groups (0, 1, 2, ...) in place of their names, or choose another column";
+      return "choose another column of groups";
     case CsvColumn::feature:
       break;
   }
-  return "text is no feature: leave the column out if it is an id or a name, write numbers in place of "
-         "categories, or choose it by --label-column if it holds the classes";
+  return "text is no feature: leave the column out with --drop if it is an id or a name, or choose it by "
+         "--label-column if it holds the classes";
 }
 
 std::string way_out_of_separator(std::string_view line, char separator) {
   const std::string text = outside_quotes(line);
   const auto has = [&](char c) { return text.find(c) != std::string::npos; };
   if (separator != ';' && has(';')) {
-    return separator == ',' && has(',')
-               ? "its fields are separated by semicolons, its decimals by commas: rewrite both, for example "
-                 "with sed 's/,/./g; s/;/,/g'"
-               : "its fields are separated by semicolons: rewrite them as commas in a .csv file, for example "
-                 "with sed 's/;/,/g', or with sed 's/,/./g; s/;/,/g' where its decimals are written with "
-                 "commas";
+    return "are its fields separated by semicolons? Say --separator semicolon";
   }
   if (separator == ',' && has('\t')) {
-    return "its fields are separated by tabs: give the file the ending .tsv";
+    return "are its fields separated by tabs? Say --separator tab";
   }
   if (has(separator)) return "";
   if (separator == '\t' && has(',')) {
-    return "its fields are separated by commas: give the file the ending .csv";
+    return "are its fields separated by commas? Say --separator comma";
   }
   if (trimmed(text).find(' ') != std::string_view::npos && separator != ' ') {
     // Blanks separate only where they stand between numbers: a name may hold some.

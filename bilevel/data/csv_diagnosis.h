@@ -15,6 +15,13 @@ std::string way_out_of_field(std::string_view field, CsvColumn column);
 // Empty, NA, ?, nan and the like: what programs write where a value is missing.
 bool is_missing(std::string_view field);
 
+// The same in a column of text, where a dash or "none" may be a category.
+bool is_missing_text(std::string_view field);
+
+// Whether a column is called like an id: id, index, PassengerId, user_id, or nothing at all, as pandas names
+// the column of row numbers.
+bool is_id_name(std::string_view name);
+
 // The way out for a line whose fields are separated by something else than `separator`; empty where it is
 // not. Only asked where reading has failed, or where the whole line is one field.
 std::string way_out_of_separator(std::string_view line, char separator);

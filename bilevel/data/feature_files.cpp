@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "bilevel/data/byte_source.h"
@@ -57,12 +59,47 @@ std::optional<FileFormat> format_of_text(std::string_view text) {
     if (line.find(',') != std::string_view::npos) return FileFormat::csv;
     if (line.find(':') != std::string_view::npos) return FileFormat::svmlight;
     if (line.find('\t') != std::string_view::npos) return FileFormat::tsv;
-    if (line.find(';') != std::string_view::npos) return FileFormat::csv;  // whose reader says what to do
+    if (line.find(';') != std::string_view::npos) return FileFormat::csv;
     double ignored = 0;
     if (parse_number(line, ignored)) return FileFormat::csv;
     return std::nullopt;
   }
   return std::nullopt;
+}
+
+// Short lines of plain text.
+bool is_list_of_names(const std::string& path) {
+  const std::unique_ptr<ByteSource> source = open_bytes(path, int64_t{1} << 40);
+  std::string begin(probe_bytes, '\0');
+  begin.resize(source->read(begin.data(), begin.size()));
+  constexpr size_t longest_name = 256;
+  size_t length = 0;
+  for (const char letter : begin) {
+    if (letter == '\n') {
+      length = 0;
+    } else if (++length > longest_name || (static_cast<unsigned char>(letter) < ' ' && letter != '\r')) {
+      return false;
+    }
+  }
+  return !begin.empty();
+}
+
+// Of a file of labels: a first line that comes again below is no header.
+CsvHeader list_header(const std::string& path) {
+  LineReader lines(path, int64_t{1} << 40);
+  std::string first;
+  double ignored = 0;
+  for (std::string_view line; lines.next(line);) {
+    line = trimmed(line);
+    if (line.empty()) continue;
+    if (first.empty()) {
+      first = line;
+      if (parse_number(line, ignored)) return CsvHeader::absent;
+    } else if (line == first) {
+      return CsvHeader::absent;
+    }
+  }
+  return CsvHeader::automatic;
 }
 
 std::string shape_text(const Tensor& array) {
@@ -92,32 +129,73 @@ void take_array(const std::string& path, Tensor array, at::ScalarType dtype, Lab
   }
 }
 
-// `like`: the names of the columns of the first table, which this one has too, perhaps in another order.
+void tell(const FeatureFileOptions& options, const std::vector<std::string>& notes) {
+  if (!options.note) return;
+  for (const std::string& note : notes) options.note(note);
+}
+
+void take_table(const std::string& path, CsvTable table, LabelledFeatures& result) {
+  if (table.values.size(1) == 0) {
+    line_error(path, 0, "columns of features", "one column only", "are the features and the labels swapped?");
+  }
+  result.features.dense = table.values;
+  result.labels = table.labels;
+  result.groups = table.groups;
+  result.rows = table.rows;
+  result.names = std::move(table.names);
+  result.schema = std::move(table.schema);
+  result.label_names = result.schema.label_names;
+  result.group_names = result.schema.group_names;
+}
+
+// `first`: what was read before, whose schema a table follows.
 LabelledFeatures read_one(const LabelledFile& file, FileFormat format, const FeatureFileOptions& options,
-                          CsvOptions::Names& like) {
+                          const LabelledFeatures* first) {
   LabelledFeatures result;
   if (format == FileFormat::idx) {
     take_array(file.features, read_idx(file.features), options.dtype, result);
   } else if (format == FileFormat::npy) {
     take_array(file.features, read_npy(file.features), options.dtype, result);
   } else {
-    CsvOptions csv{.separator = format == FileFormat::tsv ? '\t' : ',', .dtype = options.dtype};
+    CsvOptions csv = options.table_options();
+    csv.is_tsv = format == FileFormat::tsv;
     if (file.labels.empty()) csv.label_column = options.label_column;
-    csv.group_column = options.group_column;
     csv.labels_are_numbers = options.labels_are_numbers;
-    csv.like = like;
+    csv.group_column = options.group_column;
+    const bool follows = first != nullptr && !first->schema.columns.empty();
+    if (follows) csv.like = &first->schema;
     CsvTable table = read_csv(file.features, csv);
-    if (table.values.size(1) == 0) {
-      line_error(file.features, 0, "columns of features", "one column only",
-                 "are the features and the labels swapped?");
-    }
-    if (like.features.empty()) like = {file.features, table.label_name, table.group_name, table.names};
-    result.features.dense = table.values;
-    result.labels = table.labels;
-    result.groups = table.groups;
-    result.names = std::move(table.names);
+    tell(options, table.notes);
+    take_table(file.features, std::move(table), result);
   }
   return result;
+}
+
+void complete_schema(const std::string& file, LabelledFeatures& examples) {
+  TableSchema& schema = examples.schema;
+  schema.label_names = examples.label_names;
+  if (schema.form == TableSchema::Form::table && !schema.columns.empty()) return;
+  schema.form = examples.features.is_sparse() ? TableSchema::Form::sparse : TableSchema::Form::array;
+  schema.file = file;
+  schema.width_of_array = examples.features.columns();
+  schema.is_bytes = examples.stored == at::kByte;
+  schema.image = examples.image;
+}
+
+// An option that would change nothing is a mistake.
+void refuse_table_options(const FeatureFileOptions& o, const std::string& file) {
+  const FeatureFileOptions defaults;
+  const auto refuse = [&](const char* name, bool given) {
+    if (!given) return;
+    throw std::invalid_argument(
+        fmt::format("{}: it is for tables (CSV, TSV), and {} is none; leave it out", name, file));
+  };
+  refuse("drop", !o.drop.empty());
+  refuse("keep", !o.keep.empty());
+  refuse("missing", o.missing != defaults.missing);
+  refuse("separator", o.separator != defaults.separator);
+  refuse("decimal", o.decimal != defaults.decimal);
+  refuse("header", o.header != defaults.header);
 }
 
 // Bytes are divided by 255: beside numbers that are not, one feature would have two scales.
@@ -136,10 +214,20 @@ void require_same_scale(const std::vector<LabelledFile>& files, const std::vecto
   }
 }
 
-void add_labels(const LabelledFile& file, bool any_number, LabelledFeatures& examples) {
+void add_labels(const LabelledFile& file, bool any_number, const LabelledFeatures* first,
+                LabelledFeatures& examples) {
   examples.labels_from = file.labels.empty() ? file.features : file.labels;
   if (!file.labels.empty()) {
-    examples.labels = read_labels(file.labels, any_number);
+    if (first != nullptr) examples.label_names = first->label_names;
+    examples.labels = read_labels(file.labels, any_number, &examples.label_names);
+    if (first != nullptr && examples.label_names != first->label_names) {
+      line_error(file.labels, 0, fmt::format("whole numbers as labels, as in {}", first->labels_from),
+                 fmt::format("names such as {}", printable(examples.label_names.front())),
+                 "give the classes of all sets in the same way");
+    }
+    if (examples.rows.defined() && examples.labels.numel() > examples.rows[-1].item<int64_t>()) {
+      examples.labels = examples.labels.index_select(0, examples.rows);
+    }
   } else if (!examples.labels.defined()) {
     line_error(file.features, 0, "a file of labels beside it",
                fmt::format("{}, which holds no labels", name_of(file_format(file.features))),
@@ -193,17 +281,59 @@ Features append_ones(const Features& features) {
   return result;
 }
 
-Tensor read_labels(const std::string& path, bool any_number) {
-  const FileFormat format = file_format(path);
+CsvOptions FeatureFileOptions::table_options() const {
+  const auto one_of = [](const char* name, const std::string& value,
+                         const std::vector<std::pair<std::string, char>>& values) {
+    for (const auto& [word, letter] : values) {
+      if (value == word) return letter;
+    }
+    std::vector<std::string> words;
+    for (const auto& [word, letter] : values) words.push_back(word);
+    throw std::invalid_argument(
+        fmt::format("{} = {}: must be one of {}", name, value, fmt::join(words, ", ")));
+  };
+  CsvOptions csv{.dtype = dtype};
+  csv.separator =
+      one_of("separator", separator, {{"auto", '\0'}, {"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}});
+  csv.decimal = one_of("decimal", decimal, {{"auto", '\0'}, {"point", '.'}, {"comma", ','}});
+  csv.header =
+      static_cast<CsvHeader>(one_of("header", header, {{"auto", '\0'}, {"yes", '\1'}, {"no", '\2'}}));
+  csv.drop = drop;
+  csv.keep = keep;
+  csv.missing = missing;
+  return csv;
+}
+
+Tensor read_labels(const std::string& path, bool any_number, std::vector<std::string>* names) {
+  FileFormat format = FileFormat::csv;
+  try {
+    format = file_format(path);
+  } catch (const std::runtime_error&) {
+    // A list of names has no ending and no separators to know it by.
+    if (names == nullptr || !is_list_of_names(path)) throw;
+  }
   if (format == FileFormat::svmlight) return read_svmlight(path).labels;
   if (format == FileFormat::csv || format == FileFormat::tsv) {
-    const CsvTable table = read_csv(path, {.separator = format == FileFormat::tsv ? '\t' : ',',
-                                           .label_column = "first",
-                                           .labels_are_numbers = any_number});
+    TableSchema known;
+    CsvOptions csv{.label_column = "first", .is_tsv = format == FileFormat::tsv};
+    if (names != nullptr && !names->empty()) {
+      known = {.file = "the training labels", .width = 1, .label_place = 0, .label_names = *names};
+      csv.like = &known;
+    }
+    csv.labels_are_numbers = any_number;
+    // Names alone could be a header and names.
+    if (names != nullptr) csv.header = list_header(path);
+    CsvTable table = read_csv(path, csv);
     if (table.values.size(1) != 0) {
       line_error(path, 0, "one label a line", fmt::format("{} columns", table.values.size(1) + 1),
                  "are the features and the labels swapped?");
     }
+    if (names == nullptr && !table.schema.label_names.empty()) {
+      line_error(path, 0, "whole numbers",
+                 fmt::format("names such as {}", printable(table.schema.label_names[0])),
+                 "number them: 0, 1, 2, ...");
+    }
+    if (names != nullptr) *names = table.schema.label_names;
     return table.labels;
   }
   Tensor labels = format == FileFormat::idx ? read_idx(path) : read_npy(path);
@@ -248,6 +378,10 @@ std::vector<LabelledFeatures> read_labelled_files(const std::vector<LabelledFile
           name_of(formats.back()), "give all sets in sparse or all in dense formats");
     }
   }
+  const bool has_table = std::any_of(formats.begin(), formats.end(), [](FileFormat format) {
+    return format == FileFormat::csv || format == FileFormat::tsv;
+  });
+  if (!files.empty() && !has_table) refuse_table_options(options, files.front().features);
   std::vector<LabelledFeatures> result;
   if (!files.empty() && formats.front() == FileFormat::svmlight) {
     std::vector<std::string> paths;
@@ -256,11 +390,11 @@ std::vector<LabelledFeatures> read_labelled_files(const std::vector<LabelledFile
       LabelledFeatures& examples = result.emplace_back();
       examples.features.sparse = std::move(read.examples);
       examples.labels = std::move(read.labels);
+      examples.schema.first_index = read.first_index;
     }
   } else {
-    CsvOptions::Names like;
     for (size_t i = 0; i < files.size(); ++i) {
-      result.push_back(read_one(files[i], formats[i], options, like));
+      result.push_back(read_one(files[i], formats[i], options, result.empty() ? nullptr : &result.front()));
     }
     require_same_scale(files, result);
   }
@@ -270,7 +404,60 @@ std::vector<LabelledFeatures> read_labelled_files(const std::vector<LabelledFile
       line_error(files[i].features, 0, fmt::format("{} features, as in {}", first, files[0].features),
                  fmt::format("{}", columns), "prepare all sets in the same way");
     }
-    add_labels(files[i], options.labels_are_numbers, result[i]);
+    add_labels(files[i], options.labels_are_numbers, i == 0 ? nullptr : &result[0], result[i]);
+  }
+  for (size_t i = 1; i < files.size(); ++i) {
+    if (result[i].label_names == result[0].label_names) continue;
+    line_error(result[i].labels_from, 0, fmt::format("the classes of {}", result[0].labels_from),
+               "other names of classes", "give all sets in the same format");
+  }
+  if (!files.empty()) complete_schema(files[0].features, result[0]);
+  return result;
+}
+
+LabelledFeatures read_new_examples(const std::string& path, const TableSchema& schema,
+                                   const FeatureFileOptions& options) {
+  const FileFormat format = file_format(path);
+  const bool is_table = format == FileFormat::csv || format == FileFormat::tsv;
+  using Form = TableSchema::Form;
+  LabelledFeatures result;
+  if (format == FileFormat::svmlight) {
+    if (schema.form != Form::sparse) {
+      line_error(path, 0, fmt::format("a dense format, as in {}", schema.file), "svmlight", "convert it");
+    }
+    LabelledSparse read =
+        read_svmlight(path, {.base = schema.first_index == 0 ? IndexBase::zero : IndexBase::one,
+                             .columns = schema.width_of_array,
+                             .dtype = options.dtype});
+    result.features.sparse = std::move(read.examples);
+    result.labels = std::move(read.labels);
+  } else if (schema.form == Form::sparse) {
+    line_error(path, 0, fmt::format("svmlight, as in {}", schema.file), name_of(format), "convert it");
+  } else if (is_table && schema.form == Form::table) {
+    CsvOptions csv = options.table_options();
+    csv.is_tsv = format == FileFormat::tsv;
+    csv.label_column = schema.label_place < 0 ? "" : fmt::format("{}", schema.label_place);
+    csv.group_column = schema.group_place < 0 ? "" : fmt::format("{}", schema.group_place);
+    if (options.missing == FeatureFileOptions{}.missing) csv.missing = schema.missing;
+    csv.labels_are_numbers = options.labels_are_numbers;
+    csv.like = &schema;
+    csv.may_lack_label = true;
+    CsvTable table = read_csv(path, csv);
+    tell(options, table.notes);
+    take_table(path, std::move(table), result);
+  } else {
+    result = read_one({path, "none"}, format, options, nullptr);
+    if ((result.stored == at::kByte) != schema.is_bytes) {
+      line_error(path, 0,
+                 fmt::format("{} as in {}", schema.is_bytes ? "bytes (uint8)" : "numbers", schema.file),
+                 fmt::format("{}", at::toString(result.stored)),
+                 "bytes are divided by 255 and other numbers are not: save both alike");
+    }
+    result.labels = Tensor();
+  }
+  if (result.features.columns() != schema.features()) {
+    line_error(path, 0, fmt::format("{} features, as in {}", schema.features(), schema.file),
+               fmt::format("{}", result.features.columns()), "prepare it as the training file was");
   }
   return result;
 }

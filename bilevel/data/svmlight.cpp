@@ -119,6 +119,7 @@ class SvmlightReader {
 LabelledSparse to_matrix(Rows rows, int32_t base, int64_t columns, at::ScalarType dtype) {
   LabelledSparse result;
   result.labels = at::tensor(rows.labels, at::TensorOptions().dtype(at::kDouble));
+  result.first_index = base;
   SparseMatrix& matrix = result.examples;
   matrix.rows = result.labels.numel();
   matrix.columns = columns;

@@ -28,7 +28,8 @@ struct SvmlightOptions {
 
 struct LabelledSparse {
   SparseMatrix examples;
-  Tensor labels;  // double, as written: labels.h turns them into classes
+  Tensor labels;            // double, as written: labels.h turns them into classes
+  int64_t first_index = 1;  // what the first column is called in the file: 0 or 1
 };
 
 // Throws std::runtime_error naming file and line for what is no number, not finite, out of order, repeated,

@@ -50,6 +50,8 @@ void add_cleaning_files(Fields<CleanJobOptions>& f) {
        "label_column", [](O & o) -> auto& { return o.files.reading.label_column; },
        "of a table without a file of labels: first, last, a name or a position from 0")
       .first();
+  f.include(
+      [](O & o) -> auto& { return o.files.reading; }, table_file_fields(own_cleaning_files));
   f.add(
        "classes", [](O & o) -> auto& { return o.files.classes; },
        fmt::format("labels must be 0 to N-1, all present; 0 = the labels that {} has", named("train")))

@@ -8,6 +8,7 @@
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/options_view.h"
 #include "bilevel/jobs/interact_run.h"
+#include "bilevel/jobs/table_choice.h"
 
 namespace bilevel {
 namespace {
@@ -31,9 +32,10 @@ void add_task_files(Fields<InteractJobOptions>& f) {
       .first();
   f.add(
        "train_tasks", [](O & o) -> auto& { return o.files.train.tasks; },
-       fmt::format("which task every example belongs to, a whole number each; left out: {}, or the classes "
-                   "are the tasks",
-                   named("task_column")))
+       fmt::format(
+           "which task every example belongs to, a number or a name each; left out: {}, or the classes "
+           "are the tasks",
+           named("task_column")))
       .is(FieldKind::place)
       .first();
   f.add(
@@ -69,6 +71,8 @@ void add_task_files(Fields<InteractJobOptions>& f) {
        "task_column", [](O & o) -> auto& { return o.files.reading.group_column; },
        "of a table, said in the same way: which task an example belongs to")
       .first();
+  f.include(
+      [](O & o) -> auto& { return o.files.reading; }, table_file_fields(own_task_files));
   f.add(
        "valid_part", [](O & o) -> auto& { return o.files.valid_part; },
        fmt::format("of the training examples, without {}", named("valid")))

@@ -12,6 +12,42 @@
 
 namespace bilevel {
 
+Fields<FeatureFileOptions> table_file_fields(const std::string& heading) {
+  using O = FeatureFileOptions;
+  Fields<O> f;
+  f.heading(heading);
+  f.add(
+       "drop", [](O & o) -> auto& { return o.drop; },
+       "columns of a table to leave out, by name or position; ids are left out without being asked")
+      .first();
+  f.add(
+      "keep", [](O & o) -> auto& { return o.keep; }, "columns to keep although they look like ids");
+  f.include(
+      [](O & o) -> auto& { return o; }, dialect_fields(heading));
+  return f;
+}
+
+Fields<FeatureFileOptions> dialect_fields(const std::string& heading) {
+  using O = FeatureFileOptions;
+  Fields<O> f;
+  f.heading(heading);
+  f.add(
+       "missing", [](O & o) -> auto& { return o.missing; },
+       "values that a table lacks: error, mean (of the training rows) or drop (their rows)")
+      .one_of({"error", "mean", "drop"})
+      .first();
+  f.add(
+       "separator", [](O & o) -> auto& { return o.separator; }, "between the fields of a table")
+      .one_of({"auto", "comma", "semicolon", "tab"});
+  f.add(
+       "decimal", [](O & o) -> auto& { return o.decimal; }, "what decimals are written with")
+      .one_of({"auto", "point", "comma"});
+  f.add(
+       "header", [](O & o) -> auto& { return o.header; }, "whether a table's first row names its columns")
+      .one_of({"auto", "yes", "no"});
+  return f;
+}
+
 Fields<TableChoice> TableChoice::fields(const TableWays& ways) {
   using O = TableChoice;
   Fields<O> f;

@@ -18,6 +18,17 @@
 
 namespace bilevel {
 
+// How tables are written and which of their columns count: rows for the options of every job that reads them.
+// They stand under `heading`.
+Fields<FeatureFileOptions> table_file_fields(const std::string& heading);
+// Those of them that say how a file is written and what it lacks.
+Fields<FeatureFileOptions> dialect_fields(const std::string& heading);
+
+// Sentences about what was recognised in a file go to the context's listener.
+inline void tell_notes(FeatureFileOptions& reading, const RunContext& context) {
+  reading.note = [&context](const std::string& note) { context.line(note); };
+}
+
 // What the two ways are called; fields of one alone are .of() it.
 struct TableWays {
   std::string table, algorithm;  // "noise-model", "weights"

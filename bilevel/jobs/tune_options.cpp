@@ -27,7 +27,7 @@ void add_tune_files(Fields<TuneJobOptions>& f) {
       .first();
   f.add(
        "train_labels", [](O & o) -> auto& { return o.files.train.labels; },
-       "any whole numbers, one per training example")
+       "numbers or names, one per training example")
       .is(FieldKind::place)
       .first();
   f.add(
@@ -53,6 +53,8 @@ void add_tune_files(Fields<TuneJobOptions>& f) {
        "label_column", [](O & o) -> auto& { return o.files.reading.label_column; },
        "of a table: first, last, a name of its header, or a position from 0")
       .first();
+  f.include(
+      [](O & o) -> auto& { return o.files.reading; }, table_file_fields(own_tune_files));
   f.add(
        "features", [](O & o) -> auto& { return o.files.feature_names; },
        "names of the features, one a line; else those of a table's header")

@@ -37,7 +37,10 @@ TableTaskSet read_task_table(const std::string& path, const std::string& labels,
   set.name = path;
   set.rows = dense_of(read.features);
   set.labels = number_labels(read.labels, values, read.labels_from);
-  for (const int64_t value : values) set.names.push_back(fmt::format("{}", value));
+  for (const int64_t value : values) {
+    set.names.push_back(read.label_names.empty() ? fmt::format("{}", value)
+                                                 : read.label_names[static_cast<size_t>(value)]);
+  }
   set.parts = split_classes(static_cast<int64_t>(values.size()), 64, 16, 20, /*seed=*/0);
   if (set.parts.train.empty()) {
     file_error(path, "classes for three parts", fmt::format("{}", values.size()), "bring more classes");

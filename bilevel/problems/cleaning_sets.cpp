@@ -55,13 +55,13 @@ std::vector<int64_t> class_labels(const LabelledFeatures& train, int64_t classes
 }
 
 void require_every_class(const ExampleSet& set, const std::vector<int64_t>& values, const std::string& file,
-                         std::string_view why) {
+                         const std::vector<std::string>& names, std::string_view why) {
   const Tensor counts = at::bincount(set.labels, {}, static_cast<int64_t>(values.size()));
   const Tensor empty = counts.eq(0).nonzero();
   if (empty.size(0) == 0) return;
   throw std::runtime_error(
       fmt::format("{}: expected an example of each of {} classes, found none of label {}; {}", file,
-                  values.size(), values[static_cast<size_t>(empty[0][0].item<int64_t>())], why));
+                  values.size(), names[static_cast<size_t>(empty[0][0].item<int64_t>())], why));
 }
 
 }  // namespace
@@ -103,6 +103,10 @@ CleaningSets make_named_cleaning_sets(const NamedCleaningOptions& options) {
   for (int64_t k = 0; k < sets.classes; ++k) sets.label_values.push_back(k);
   sets.bias = options.bias;
   sets.image = {28, 28};
+  sets.schema = {.form = TableSchema::Form::array, .file = options.set};
+  sets.schema.width_of_array = all.train_images.size(1);
+  sets.schema.is_bytes = true;
+  sets.schema.image = sets.image;
   const Splits splits = make_splits(all.train_labels, sets.classes, {options.train, options.valid, 0},
                                     Balance::equal, options.seed);
   sets.train_index = splits.train;
@@ -144,7 +148,17 @@ CleaningSets read_cleaning_sets(const CleaningFileOptions& options) {
   CleaningSets sets;
   sets.classes = static_cast<int64_t>(values.size());
   sets.label_values = values;
-  for (const int64_t value : values) sets.class_names.push_back(std::to_string(value));
+  sets.has_names = !read[0].label_names.empty();
+  if (sets.has_names && options.classes > 0) {
+    throw std::invalid_argument(fmt::format("classes = {}: the labels of {} are names; leave it out",
+                                            options.classes, read[0].labels_from));
+  }
+  for (const int64_t value : values) {
+    sets.class_names.push_back(sets.has_names ? read[0].label_names[static_cast<size_t>(value)]
+                                              : std::to_string(value));
+  }
+  sets.train_rows = read[0].rows;
+  sets.schema = read[0].schema;
   sets.bias = options.bias;
   sets.image = read[0].image;
   const auto take = [&](LabelledFeatures& from) {
@@ -155,12 +169,13 @@ CleaningSets read_cleaning_sets(const CleaningFileOptions& options) {
     return set;
   };
   sets.train = take(read[0]);
-  require_every_class(sets.train, values, read[0].labels_from, "add some, or renumber the classes");
+  require_every_class(sets.train, values, read[0].labels_from, sets.class_names,
+                      "add some, or renumber the classes");
   if (has_valid) {
     distinct_labels(read[1].labels,
                     read[1].labels_from);  // a validation set of one class tells nothing apart
     sets.valid = take(read[1]);
-    require_every_class(sets.valid, values, read[1].labels_from,
+    require_every_class(sets.valid, values, read[1].labels_from, sets.class_names,
                         "every training example of it would look suspect: add some to the validation set, or "
                         "leave the class out of the training set");
   }

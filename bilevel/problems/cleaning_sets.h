@@ -19,8 +19,12 @@ namespace bilevel {
 struct CleaningSets {
   ExampleSet train, valid, test;  // an empty test set = there is none
   int64_t classes = 0;
-  std::vector<int64_t> label_values;     // the label that stands for class k in the files
+  std::vector<int64_t> label_values;  // the label that stands for class k in the files, where it is a number
   std::vector<std::string> class_names;  // the same for a reader: a name, or the label
+  bool has_names = false;                // the files have the names
+  Tensor
+      train_rows;  // int64: which rows of the training file the examples are; undefined = all, in their order
+  TableSchema schema;  // of the files
   // Where the truth is known, as label_noise.h has it: the training labels before the noise, which were drawn
   // anew, which differ. Undefined otherwise.
   Tensor clean, replaced, wrong;

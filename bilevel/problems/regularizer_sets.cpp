@@ -110,6 +110,7 @@ TableSets read_table_sets(const RegularizerFileOptions& options) {
   }
   std::vector<LabelledFeatures> read = read_labelled_files(files, options.reading);
   TableSets sets;
+  sets.schema = read[0].schema;
   sets.nonzeros = nonzeros_of(read[0].features);
   const int64_t columns = read[0].features.columns();
   if (!options.feature_names.empty()) {
@@ -136,7 +137,10 @@ TableSets read_table_sets(const RegularizerFileOptions& options) {
   }
   const std::vector<int64_t> values = distinct_labels(read[0].labels, read[0].labels_from);
   sets.classes = static_cast<int64_t>(values.size());
-  for (const int64_t value : values) sets.class_names.push_back(fmt::format("{}", value));
+  const std::vector<std::string>& names = read[0].label_names;
+  for (const int64_t value : values) {
+    sets.class_names.push_back(names.empty() ? fmt::format("{}", value) : names[static_cast<size_t>(value)]);
+  }
   const auto whole = [&](LabelledFeatures& set) -> TableSets::Set {
     return {std::move(set.features), number_labels(set.labels, values, set.labels_from)};
   };

@@ -46,6 +46,7 @@ struct TableSets {
   Set train, valid, test;             // empty = there is none
   int64_t classes = 0, nonzeros = 0;  // of a regression 1 class, without a name
   std::vector<std::string> class_names, feature_names;
+  TableSchema schema;  // of the files
 };
 // Throws as the function below.
 TableSets read_table_sets(const RegularizerFileOptions& options);

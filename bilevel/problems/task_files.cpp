@@ -24,9 +24,16 @@ TaskExamples rows_of(const TaskExamples& examples, const Tensor& index) {
           examples.tasks.defined() ? examples.tasks.index_select(0, index) : examples.tasks};
 }
 
-Tensor tasks_of(const TaskFile& file, const LabelledFeatures& read) {
-  if (file.tasks.empty()) return read.groups;
-  Tensor tasks = read_labels(file.tasks);
+// Positions in `names` where tasks have names.
+Tensor tasks_of(const TaskFile& file, const LabelledFeatures& read, std::vector<std::string>& names) {
+  if (file.tasks.empty()) {
+    names = read.group_names;
+    return read.groups;
+  }
+  Tensor tasks = read_labels(file.tasks, false, &names);
+  if (read.rows.defined() && tasks.numel() > read.rows[-1].item<int64_t>()) {
+    tasks = tasks.index_select(0, read.rows);
+  }
   if (tasks.numel() != read.features.rows()) {
     line_error(file.tasks, 0,
                fmt::format("{} tasks, one per example of {}", read.features.rows(), file.examples.features),
@@ -86,7 +93,7 @@ void TaskFileOptions::validate() const {
   }
 }
 
-TaskSets read_task_sets(const TaskFileOptions& options) {
+TaskTables read_task_tables(const TaskFileOptions& options) {
   options.validate();
   std::vector<const TaskFile*> files{&options.train};
   for (const TaskFile* file : {&options.valid, &options.test}) {
@@ -96,23 +103,37 @@ TaskSets read_task_sets(const TaskFileOptions& options) {
   for (const TaskFile* file : files) names.push_back(file->examples);
   std::vector<LabelledFeatures> read = read_labelled_files(names, options.reading);
 
-  TaskSets sets;
+  TaskTables tables;
+  TaskSets& sets = tables.sets;
   const std::vector<int64_t> classes = distinct_labels(read[0].labels, read[0].labels_from);
   sets.classes = static_cast<int64_t>(classes.size());
   sets.classes_are_tasks = options.train.tasks.empty() && options.reading.group_column.empty();
   const std::string tasks_from = options.train.tasks.empty() ? names[0].features : options.train.tasks;
   std::vector<int64_t> tasks = classes;
+  std::vector<std::string> task_names = read[0].label_names;
   if (!sets.classes_are_tasks) {
-    const Tensor given = tasks_of(options.train, read[0]);
+    task_names.clear();
+    const Tensor given = tasks_of(options.train, read[0], task_names);
     if (given.min().item<int64_t>() == given.max().item<int64_t>()) {
       line_error(tasks_from, 0, "at least two tasks",
-                 fmt::format("only task {} in {} examples", given[0].item<int64_t>(), given.numel()),
+                 fmt::format("only task {} in {} examples",
+                             task_names.empty() ? fmt::format("{}", given[0].item<int64_t>()) : task_names[0],
+                             given.numel()),
                  "choose another column or file, or none for the classes as tasks");
     }
     tasks = distinct_labels(given, tasks_from);
   }
   sets.tasks = static_cast<int64_t>(tasks.size());
-  for (const int64_t task : tasks) sets.task_names.push_back(fmt::format("{}", task));
+  const auto named = [](const std::vector<int64_t>& values, const std::vector<std::string>& from) {
+    std::vector<std::string> result;
+    for (const int64_t value : values) {
+      result.push_back(from.empty() ? fmt::format("{}", value) : from[static_cast<size_t>(value)]);
+    }
+    return result;
+  };
+  sets.task_names = named(tasks, task_names);
+  sets.class_names = named(classes, read[0].label_names);
+  tables.schema = read[0].schema;
 
   std::vector<TaskExamples> examples;
   for (size_t i = 0; i < files.size(); ++i) {
@@ -121,7 +142,7 @@ TaskSets read_task_sets(const TaskFileOptions& options) {
     set.features = features.is_sparse() ? to_dense(features.sparse) : features.dense;
     set.labels = number_labels(read[i].labels, classes, read[i].labels_from);
     if (!sets.classes_are_tasks) {
-      set.tasks = number_labels(tasks_of(*files[i], read[i]), tasks,
+      set.tasks = number_labels(tasks_of(*files[i], read[i], task_names), tasks,
                                 files[i]->tasks.empty() ? names[i].features : files[i]->tasks);
     }
   }
@@ -141,7 +162,7 @@ TaskSets read_task_sets(const TaskFileOptions& options) {
                                              : names[0].features + ", " + names[1].features,
                                          error.what()));
   }
-  return sets;
+  return tables;
 }
 
 }  // namespace bilevel

@@ -13,7 +13,7 @@ namespace bilevel {
 
 struct TaskFile {
   LabelledFile examples;  // empty features = there is none
-  std::string tasks;      // one whole number per example; empty = the group column, or the classes
+  std::string tasks;      // one whole number or name per example; empty = the group column, or the classes
 };
 
 struct TaskFileOptions {
@@ -26,6 +26,11 @@ struct TaskFileOptions {
 };
 // Throws std::runtime_error naming the file, what was expected and what was found: also for fewer than two
 // tasks and for a task without training or validation examples.
-TaskSets read_task_sets(const TaskFileOptions& options);
+struct TaskTables {
+  TaskSets sets;
+  TableSchema schema;  // of the files; group_names are the tasks' where they have names
+};
+TaskTables read_task_tables(const TaskFileOptions& options);
+inline TaskSets read_task_sets(const TaskFileOptions& options) { return read_task_tables(options).sets; }
 
 }  // namespace bilevel

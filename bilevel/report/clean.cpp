@@ -20,7 +20,9 @@ using html::escaped;
 constexpr int64_t largest_png = 1 << 20;
 
 std::vector<double> column(const std::string& path, const std::string& name) {
-  const CsvTable table = read_csv(path, {.largest_bytes = int64_t{1} << 28});
+  CsvOptions options{.largest_bytes = int64_t{1} << 28};
+  if (name == "weight") options.drop = {"given_label", "suggested_label"};  // which may be names
+  const CsvTable table = read_csv(path, options);
   const auto found = std::find(table.names.begin(), table.names.end(), name);
   if (found == table.names.end())
     throw std::runtime_error(fmt::format("{}: there is no column {}", path, name));

@@ -39,7 +39,7 @@ TEST_F(Csv, ReadsNumbersWithAndWithoutAHeader) {
   EXPECT_THAT(named.names, ElementsAre("a,b", "c"));
   EXPECT_TRUE(read("7,8\n1,2\n", {.header = CsvHeader::present}).values.equal(matrix({1, 2}, 2)));
   EXPECT_THAT(read("a\t\"b c\"\n1\t 2\n", {.separator = '\t'}).names, ElementsAre("a", "b c"));
-  EXPECT_THAT(message("1\t2\t3\n\t\"4\"\t5\n", {.separator = '\t'}), HasSubstr("column 0, found ''"));
+  EXPECT_THAT(message("1\t2\t3\n\t\"4\"\t5\n", {.separator = '\t'}), HasSubstr("found '' in column 0"));
 }
 
 TEST_F(Csv, FindsTheLabelColumn) {
@@ -79,15 +79,15 @@ TEST_F(Csv, NamesLineAndColumnOfWhatIsWrong) {
               AllOf(HasSubstr(folder_.at("a.csv") + ": line 2:"), HasSubstr("2 fields")));
   EXPECT_THAT(message("1,2\n3,4,5\n"), HasSubstr("line 2: expected 2 fields as in the first row, found 3"));
   EXPECT_THAT(message("1,2\n3,x\n"), HasSubstr("line 2: expected a finite number in column 1, found 'x'"));
-  EXPECT_THAT(message("1,2\n,4\n"), HasSubstr("column 0, found ''"));
-  for (const char* value : {"nan", "inf", "-inf", "1e999"}) {
+  for (const char* value : {"inf", "-inf", "1e999"}) {
     EXPECT_THAT(message(fmt::format("1,2\n3,{}\n", value)), HasSubstr("a finite number in column 1"))
         << value;
   }
-  EXPECT_THAT(message("1,nan\n"), HasSubstr("line 1: expected a finite number"));
   EXPECT_THAT(
-      message("1,,3\n4,5,6\n"),
-      AllOf(HasSubstr("line 1: expected a finite number in column 1, found ''"), HasSubstr("missing")));
+      message("1,,3\n4,5,6\n7,,nan\n"),
+      HasSubstr("line 1: expected a value in every field, found '' in column 1, and 3 missing values in "
+                "all; fill them in, take the mean of the training rows with --missing mean, or leave out "
+                "their rows with --missing drop"));
   EXPECT_THAT(message("a,b\n\"1,2\n"), HasSubstr("line 2: expected a closing quote"));
   EXPECT_THAT(message("a,b\n\"1\"2,3\n"), HasSubstr("after a quoted field"));
   EXPECT_THAT(message(""), HasSubstr("an empty file"));
@@ -107,42 +107,34 @@ TEST_F(Csv, TellsWaysOfWritingATableApart) {
                 AllOf(HasSubstr(folder_.at("a.csv") + ": " + where), HasSubstr(way_out)))
         << text;
   };
-  // Names of classes, with a header and without one.
-  expect("width,species\n1.5,setosa\n",
-         "line 2: expected a whole number as label in column 1 ('species'), found 'setosa'",
-         "number the classes (0, 1, 2, ...)", last);
-  expect("1.5,2.5,setosa\n", "line 1: expected a whole number as label in column 2, found 'setosa'",
-         "number the classes (0, 1, 2, ...)", last);
-  expect("x,shop,y\n1,north,0\n",
-         "line 2: expected a whole number as group in column 1 ('shop'), found 'north'",
-         "number the groups (0, 1, 2, ...)", {.label_column = "y", .group_column = "shop"});
-  // An id, a name, a category.
-  expect("id,x,y\nP17,1,0\n", "line 2: expected a finite number in column 0 ('id'), found 'P17'",
-         "leave the column out if it is an id", last);
-  expect("P17,1,0\n",
-         "line 1: expected a first row of names or a first row of numbers, found a mixture, with "
-         "'P17' in column 0",
-         "leave the column out (an id says nothing", last);
-  expect(",x,y\n0,1,0\n", "line 1: expected a name for column 0, found ''", "to_csv(..., index=False)", last);
-  // Separators.
-  expect("a;b;y\n1;2;0\n", "line 1: expected fields separated by ',', found 'a;b;y'", "sed 's/;/,/g'", last);
-  expect("a;b;y\n1,5;2;0\n", "line 1: expected fields separated by ','",
-         "sed 's/,/./g; s/;/,/g' where its decimals", last);
-  expect("1,5;2;0\n", "line 1: expected fields separated by ','", "sed 's/,/./g; s/;/,/g'", last);
-  expect("\"fixed acidity\";\"y\"\n7.4;5\n", "line 1: expected ',' after a quoted field", "sed 's/;/,/g'",
-         last);
-  expect("a\tb\ty\n1\t2\t0\n", "line 1: expected fields separated by ','", "the ending .tsv", last);
-  expect("1 2 0\n", "line 1: expected fields separated by ','", "separated by blanks", last);
-  expect("a,b,y\n1,2,0\n", "line 1: expected fields separated by '\\x09'", "the ending .csv",
+  // Text in a table of numbers.
+  expect("x,y\nmany,1\n2,0\n3,1\n", "line 2: expected a finite number in column 0 ('x'), found 'many'",
+         "leave the column out with --drop", last);
+  expect("P17,1,0\n18,2,1\n",
+         "line 1: expected a first row of names or a first row of an example, found a mixture, with 'P17' in "
+         "column 0 and a number below it",
+         "--header no", last);
+  expect("x,,y\n0,1,0\n", "line 1: expected a name for column 1, found ''", "--header no", last);
+  // Separators that were forced, and blanks.
+  expect("a;b;y\n1;2;0\n", "line 1: expected fields separated by ',', found 'a;b;y'", "--separator semicolon",
+         {.separator = ',', .label_column = "last"});
+  expect("a\tb\ty\n1\t2\t0\n", "line 1: expected fields separated by ','", "--separator tab",
+         {.separator = ',', .label_column = "last"});
+  expect("a,b,y\n1,2,0\n", "line 1: expected fields separated by '\\x09'", "--separator comma",
          {.separator = '\t', .label_column = "last"});
+  expect("1 2 0\n", "line 1: expected fields separated by ','", "separated by blanks", last);
   // Values.
   for (const char* missing : {"", "NA", "?", "nan", "NaN", "null", "N/A"}) {
     expect(fmt::format("a,b,y\n1,{},0\n", missing),
-           fmt::format("line 2: expected a finite number in column 1 ('b'), found '{}'", missing),
-           "missing values must be filled in", last);
+           fmt::format("line 2: expected a value in every field, found '{}' in column 1 ('b'), and 1 missing "
+                       "values in all",
+                       missing),
+           "--missing mean", last);
   }
-  expect("a,b,y\n1,\"2,5\",0\n", "line 2: expected a finite number in column 1 ('b'), found '2,5'",
-         "a decimal point", last);
+  expect("a,b,y\n1.5,\"2,5\",0\n1.5,2,0\n", "line 2: expected a finite number in column 1 ('b'), found '2,5'",
+         "--decimal comma", last);
+  expect("a,b,y\n1,\"2,500\",0\n", "line 2: expected decimals that can be told from thousands, found '2,500'",
+         "--decimal comma", last);
   expect("a,b,y\n1,1e999,0\n", "line 2: expected a finite number in column 1 ('b'), found '1e999'",
          "Rescale the column", last);
   expect("a,b,y\n1,inf,0\n", "line 2: expected a finite number in column 1 ('b'), found 'inf'", "not finite",
@@ -154,7 +146,10 @@ TEST_F(Csv, TellsWaysOfWritingATableApart) {
 
 TEST_F(Csv, MatchesColumnsByTheNamesOfAnotherTable) {
   CsvOptions options{.label_column = "last"};
-  options.like = {.table = "train.csv", .label = "y", .group = "", .features = {"a", "b", "c"}};
+  const TableSchema train = read("a,b,c,y\n1,2,3,0\n", options).schema;
+  TableSchema schema = train;
+  schema.file = "train.csv";
+  options.like = &schema;
   const CsvTable table = read("c,y,a,b\n3,0,1,2\n6,1,4,5\n", options);
   EXPECT_TRUE(table.values.equal(matrix({1, 2, 3, 4, 5, 6}, 3)));
   EXPECT_TRUE(table.labels.equal(at::tensor({0, 1}).to(at::kLong)));
@@ -171,7 +166,8 @@ TEST_F(Csv, MatchesColumnsByTheNamesOfAnotherTable) {
                 "does not have"));
   EXPECT_THAT(message("a,b,y\n1,2,0\n", options), HasSubstr("found no column 'c';"));
   EXPECT_THAT(message("b,a,x,c,y\n1,2,3,4,0\n", options), HasSubstr("found a column 'x' that it does not"));
-  options.like.features = {"a", "a", "b"};
+  schema.columns[0].name = schema.columns[1].name = "a";
+  schema.columns[2].name = "b";
   EXPECT_TRUE(read("a,a,b,y\n1,2,3,0\n", options).values.equal(at::tensor({1.0F, 2.0F, 3.0F}).view({1, 3})));
   EXPECT_THAT(message("b,a,a,y\n1,2,3,0\n", options), HasSubstr("'a' twice in"));
 }

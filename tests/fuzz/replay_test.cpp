@@ -12,6 +12,7 @@
 #include <string>
 
 #include "bilevel/data/gzip.h"
+#include "bilevel/data/jpeg.h"
 #include "bilevel/data/png.h"
 #include "bilevel/data/xz.h"
 #include "bilevel/run/machine.h"
@@ -61,7 +62,7 @@ TEST(Replay, every_target_has_inputs_and_every_input_a_target) {
 
 TEST(Replay, readers_take_or_refuse_every_input) {
   (void)machine_facts();  // asks for a GPU, whose library takes addresses for itself when it is first asked
-  const bool all_formats = has_png() && has_gzip() && has_xz();
+  const bool all_formats = has_png() && has_jpeg() && has_gzip() && has_xz();
   for (const Target& target : targets()) {
     int valid = 0;
     for (const std::string& name : names_in(corpus() / target.name)) {
