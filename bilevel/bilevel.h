@@ -99,6 +99,7 @@
 #include "bilevel/jobs/diagnose.h"
 #include "bilevel/jobs/interact.h"
 #include "bilevel/jobs/learn.h"
+#include "bilevel/jobs/predict.h"
 #include "bilevel/jobs/query.h"
 #include "bilevel/jobs/search.h"
 #include "bilevel/jobs/solve.h"

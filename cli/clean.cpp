@@ -74,12 +74,12 @@ void print_clean_table(const CleanJobResult& result) {
     fmt::print("{:>9}{:>16}{:>16}{:>20}\n", "index", "given label", "suggested", "probability wrong");
   }
   const auto label = [&](const Tensor& of, int64_t i) {
-    return sets.label_values[static_cast<size_t>(of[i].item<int64_t>())];
+    return sets.class_names[static_cast<size_t>(of[i].item<int64_t>())];
   };
   for (size_t at = 0; at < std::min(shown_suspects, result.clean.suspects.size()); ++at) {
     const int64_t i = result.clean.suspects[at];
-    fmt::print("{:>9}{:>16}{:>16}{:>20.4f}\n", i, label(sets.train.labels, i), label(r.suggested, i),
-               r.wrong[i].item<double>());
+    fmt::print("{:>9}{:>16}{:>16}{:>20.4f}\n", row_in_file(sets.train_rows, i), label(sets.train.labels, i),
+               label(r.suggested, i), r.wrong[i].item<double>());
   }
 }
 
@@ -105,8 +105,9 @@ void print_suspects(const CleanJobResult& result) {
   };
   for (size_t at = 0; at < std::min(shown_suspects, r.suspects.size()); ++at) {
     const int64_t i = r.suspects[at];
-    fmt::print("{:>9}{:>16}{:>16}{:>10.2g}{:>9.2f}\n", i, name(result.sets.train.labels, i),
-               name(r.suggested, i), r.weights[i].item<double>(), r.x[i].item<double>());
+    fmt::print("{:>9}{:>16}{:>16}{:>10.2g}{:>9.2f}\n", row_in_file(result.sets.train_rows, i),
+               name(result.sets.train.labels, i), name(r.suggested, i), r.weights[i].item<double>(),
+               r.x[i].item<double>());
   }
 }
 

@@ -55,6 +55,7 @@ CleaningSets cleaning_sets_of(const ExampleSets& data, at::ScalarType dtype) {
   sets.class_names = all.class_names;
   sets.classes = static_cast<int64_t>(all.class_names.size());
   for (int64_t k = 0; k < sets.classes; ++k) sets.label_values.push_back(k);
+  sets.schema = array_schema(all.train.features.columns());
   sets.train = {std::move(all.train.features), all.train.labels};
   sets.valid = {std::move(all.valid.features), all.valid.labels};
   sets.test = {std::move(all.test.features), all.test.labels};
@@ -84,6 +85,7 @@ CleanJobResult run_clean(CleanJobOptions o, RunContext& context) {
   (void)apply(o.compute, context);
   check_algorithm(o, context);
   context.progress("clean: reading the data");
+  tell_notes(o.files.reading, context);
   CleaningSets sets = read_clean_data(o);
   return clean_sets(o, std::move(sets), o.data.empty() ? o.files.train.features : o.data, by_table, context,
                     clock);

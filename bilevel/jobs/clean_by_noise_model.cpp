@@ -43,10 +43,8 @@ Json noise_matrix_json(const Tensor& matrix) {
 }
 
 Json table_suspect_json(const CleaningSets& sets, const CleanTableResult& r, int64_t i) {
-  const auto label = [&](const Tensor& labels) {
-    return sets.label_values[static_cast<size_t>(labels[i].item<int64_t>())];
-  };
-  return {{"index", i},
+  const auto label = [&](const Tensor& labels) { return label_json(sets, labels[i].item<int64_t>()); };
+  return {{"index", row_in_file(sets.train_rows, i)},
           {"given_label", label(sets.train.labels)},
           {"suggested_label", label(r.suggested)},
           {"probability_wrong", number(r.wrong[i].item<double>())}};
@@ -64,6 +62,7 @@ Json noise_report_json(const CleanJobResult& result, const CleanJobOptions& o) {
               {"valid_examples", sets.valid.size()},
               {"test_examples", sets.test.size()},
               {"classes", sets.classes},
+              {"class_names", sets.class_names},
               {"folds", result.folds},
               {"standardized", !o.table.no_standardize}};
   for (const char* key : {"test_accuracy", "test_loss", "valid_accuracy", "valid_loss"}) {
@@ -117,17 +116,18 @@ std::vector<std::string> write_noise_model(const CleanJobResult& result) {
   std::vector<std::string> names = write_clean_files(sets, result.clean, result.folder);
   const std::filesystem::path path(result.folder);
   write_npy(path / "model.npy", r.model.weights);
+  write_saved_model(result.folder, saved_cleaning(sets, SavedModel::Kind::linear, true));
   write_file(path / "noise_matrix.csv", [&](std::ostream& to) {
     to << "true_label";
-    for (const int64_t label : sets.label_values) to << ',' << label;
+    for (int64_t k = 0; k < sets.classes; ++k) to << ',' << label_field(sets, k);
     to << '\n';
     for (int64_t k = 0; k < sets.classes; ++k) {
-      to << sets.label_values[static_cast<size_t>(k)];
+      to << label_field(sets, k);
       for (int64_t l = 0; l < sets.classes; ++l) to << fmt::format(",{:.6g}", r.noise[k][l].item<double>());
       to << '\n';
     }
   });
-  names.insert(names.end(), {"noise_matrix.csv", "model.npy"});
+  names.insert(names.end(), {"noise_matrix.csv", "model.npy", "model.json"});
   return names;
 }
 

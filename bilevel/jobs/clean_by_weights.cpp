@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/data/npy.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/clean_run.h"
 #include "bilevel/jobs/data_digest.h"
@@ -160,10 +161,8 @@ Json trained_model_json(const TrainedModel& model) {
 }
 
 Json weighted_suspect_json(const CleaningSets& sets, const CleanResult& r, int64_t i) {
-  const auto label = [&](const Tensor& labels) {
-    return sets.label_values[static_cast<size_t>(labels[i].item<int64_t>())];
-  };
-  Json out = {{"index", i}};
+  const auto label = [&](const Tensor& labels) { return label_json(sets, labels[i].item<int64_t>()); };
+  Json out = {{"index", row_in_file(sets.train_rows, i)}};
   if (noise_was_drawn(sets)) out["position"] = sets.train_index[i].item<int64_t>();
   out["given_label"] = label(sets.train.labels);
   out["suggested_label"] = label(r.suggested);
@@ -182,6 +181,7 @@ Json clean_json(const CleanJobResult& result, const Json& choice) {
               {"valid_examples", sets.valid.size()},
               {"test_examples", sets.test.size()},
               {"classes", sets.classes},
+              {"class_names", sets.class_names},
               {"test_accuracy", cleaning_percent(r.cleaned.test_accuracy)},
               {"valid_accuracy", number(r.cleaned.valid_accuracy)},
               {"valid_loss", number(r.cleaned.valid_loss)},
@@ -229,6 +229,19 @@ Json unfinished_json(const CleanJobResult& result) {
   return out;
 }
 
+// Of the linear model features x classes, as the other way has it; of the network its weights as they lie.
+void write_cleaned_model(CleanJobResult& result) {
+  const CleaningSets& sets = result.sets;
+  const bool is_linear = result.model == "linear";
+  const Tensor w = result.clean.cleaned.w.detach().to(at::kCPU);
+  write_npy(result.folder + "/model.npy",
+            is_linear ? w.view({sets.classes, -1}).t().to(at::kDouble).contiguous() : w);
+  write_saved_model(
+      result.folder,
+      saved_cleaning(sets, is_linear ? SavedModel::Kind::linear : SavedModel::Kind::cnn, sets.bias));
+  result.files.insert(result.files.end(), {"model.npy", "model.json"});
+}
+
 }  // namespace
 
 void clean_by_weights(CleanJobOptions& o, RunContext& context, const JobClock& clock,
@@ -259,7 +272,10 @@ void clean_by_weights(CleanJobOptions& o, RunContext& context, const JobClock& c
                           result.json);
     for (const std::string& warning : result.clean.warnings) context.warning(warning);
     if (context.has_folder()) {
-      write_files(result.end, [&] { result.files = write_clean_files(sets, result.clean, result.folder); });
+      write_files(result.end, [&] {
+        result.files = write_clean_files(sets, result.clean, result.folder);
+        write_cleaned_model(result);
+      });
     }
     context.end(result.end.status, result.end.message, result.json);
   });

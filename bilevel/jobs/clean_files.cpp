@@ -7,14 +7,28 @@
 #include <ostream>
 
 #include "bilevel/clean/suspect_pictures.h"
+#include "bilevel/data/csv_line.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/jobs/clean_run.h"
 
 namespace bilevel {
+
+std::string label_field(const CleaningSets& sets, int64_t k) {
+  const auto at = static_cast<size_t>(k);
+  return sets.has_names ? csv_quoted(sets.class_names[at]) : fmt::format("{}", sets.label_values[at]);
+}
+
+SavedModel saved_cleaning(const CleaningSets& sets, SavedModel::Kind kind, bool has_intercept) {
+  SavedModel model{.job = "clean", .kind = kind, .class_names = sets.class_names};
+  model.schema = sets.schema;
+  model.has_intercept = has_intercept;
+  return model;
+}
+
 namespace {
 
-int64_t label_in_file(const CleaningSets& sets, const Tensor& classes, int64_t i) {
-  return sets.label_values[static_cast<size_t>(classes[i].item<int64_t>())];
+std::string label_in_file(const CleaningSets& sets, const Tensor& classes, int64_t i) {
+  return label_field(sets, classes[i].item<int64_t>());
 }
 
 // A suspect's line; the truth follows where it is known.
@@ -23,7 +37,7 @@ void write_suspects(const CleaningSets& sets, const CleanResult& result, std::os
   out << "index," << (drawn ? "position," : "") << "given_label,weight,suggested_label,x"
       << (known ? ",clean_label,wrong,replaced" : "") << '\n';
   for (const int64_t i : result.suspects) {
-    out << i << ',';
+    out << row_in_file(sets.train_rows, i) << ',';
     if (drawn) out << sets.train_index[i].item<int64_t>() << ',';
     fmt::print(out, "{},{:.6g},{},{:.6g}", label_in_file(sets, sets.train.labels, i),
                result.weights[i].item<double>(), label_in_file(sets, result.suggested, i),
@@ -39,9 +53,9 @@ void write_suspects(const CleaningSets& sets, const CleanResult& result, std::os
 void write_weights(const CleaningSets& sets, const CleanResult& result, std::ostream& out) {
   out << "index,given_label,weight,x,suggested_label\n";
   for (int64_t i = 0; i < sets.train.size(); ++i) {
-    fmt::print(out, "{},{},{:.6g},{:.6g},{}\n", i, label_in_file(sets, sets.train.labels, i),
-               result.weights[i].item<double>(), result.x[i].item<double>(),
-               label_in_file(sets, result.suggested, i));
+    fmt::print(out, "{},{},{:.6g},{:.6g},{}\n", row_in_file(sets.train_rows, i),
+               label_in_file(sets, sets.train.labels, i), result.weights[i].item<double>(),
+               result.x[i].item<double>(), label_in_file(sets, result.suggested, i));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "bilevel/jobs/data_digest.h"
 #include "bilevel/jobs/interact_run.h"
 #include "bilevel/jobs/solve_run.h"
+#include "bilevel/jobs/table_choice.h"
 #include "bilevel/problems/task_interaction.h"
 #include "bilevel/run/result_json.h"
 
@@ -40,7 +41,7 @@ InteractOptions complete_interact_options(InteractJobOptions& o) {
   return interact;
 }
 
-TaskSets read_tasks(const InteractJobOptions& o, at::ScalarType dtype) {
+TaskSets read_tasks(const InteractJobOptions& o, at::ScalarType dtype, TableSchema& schema) {
   if (o.files.train.examples.features.empty()) {
     ClusteredTasksOptions synthetic = o.synthetic;
     synthetic.seed = o.algorithm.solve.seed;
@@ -49,7 +50,9 @@ TaskSets read_tasks(const InteractJobOptions& o, at::ScalarType dtype) {
   TaskFileOptions files = o.files;
   files.seed = o.algorithm.solve.seed;
   files.reading.dtype = dtype;
-  return read_task_sets(files);
+  TaskTables tables = read_task_tables(files);
+  schema = std::move(tables.schema);
+  return tables.sets;
 }
 
 // What a run is about; made-up tasks follow from the options.
@@ -137,7 +140,9 @@ InteractJobResult run_interact(InteractJobOptions o, RunContext& context) {
   const std::string& train = o.files.train.examples.features;
   InteractJobResult result;
   result.data = train.empty() ? o.data : train;
-  result.sets = read_tasks(o, c10::typeMetaToScalarType(tensors.dtype()));
+  tell_notes(o.files.reading, context);
+  result.sets = read_tasks(o, c10::typeMetaToScalarType(tensors.dtype()), result.schema);
+  result.has_bias = o.files.bias;
   return interact_on(o, options, std::move(result), tensors, train.empty(), context);
 }
 

@@ -35,6 +35,8 @@ struct InteractJobOptions {
 struct InteractJobResult {
   std::string data = {};  // synthetic, or the training file; empty: it was in memory
   TaskSets sets = {};
+  TableSchema schema = {};  // of the files
+  bool has_bias = false;    // the last feature is a column of ones that was appended
   InteractResult interact = {};
   std::vector<int64_t> suggested = {};     // the cluster of every task, as the interactions suggest it
   std::optional<ClusterMeans> means = {};  // of the true clusters, where they are known

@@ -2,14 +2,15 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ostream>
 
+#include "bilevel/data/csv_line.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/jobs/interact_run.h"
+#include "bilevel/jobs/saved_model.h"
 #include "bilevel/report/heat_map.h"
 #include "bilevel/run/result_json.h"
 
@@ -75,6 +76,7 @@ Json interact_json(const InteractJobResult& o, int64_t records) {
                {"valid_examples", sets.valid.size()},
                {"test_examples", sets.test.size()},
                {"task_names", sets.task_names}};
+  if (!sets.class_names.empty()) json["class_names"] = sets.class_names;
   add_task_scores(json, "", &r.learned);
   add_task_scores(json, "independent_", r.independent ? &*r.independent : nullptr);
   add_task_scores(json, "pooled_", r.pooled ? &*r.pooled : nullptr);
@@ -106,11 +108,21 @@ bool write_interact_files(const InteractJobResult& o) {
       o.sets.classes_are_tasks
           ? w.view({o.sets.tasks, -1})
           : w.view({models, o.sets.classes, -1}).expand({o.sets.tasks, o.sets.classes, -1}).contiguous());
+  if (o.schema.features() > 0) {  // made-up tasks have no files whose like could come
+    SavedModel model{.job = "interact", .kind = SavedModel::Kind::tasks, .class_names = o.sets.class_names};
+    model.schema = o.schema;
+    model.has_intercept = o.has_bias;
+    model.task_names = names;
+    model.classes_are_tasks = o.sets.classes_are_tasks;
+    write_saved_model(o.folder, model);
+  }
   write_file(o.folder + "/interaction.csv", [&](std::ostream& to) {
-    to << "task," << fmt::format("{}", fmt::join(names, ",")) << '\n';
+    to << "task";
+    for (const std::string& name : names) to << ',' << csv_quoted(name);
+    to << '\n';
     const std::vector<std::vector<double>> rows = rows_of_matrix(learned.interaction);
     for (size_t i = 0; i < names.size(); ++i) {
-      to << names[i];
+      to << csv_quoted(names[i]);
       for (const double value : rows[i]) to << fmt::format(",{:.9g}", value);
       to << '\n';
     }

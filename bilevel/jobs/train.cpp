@@ -15,6 +15,7 @@
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/data_digest.h"
 #include "bilevel/jobs/image_choice.h"
+#include "bilevel/jobs/saved_model.h"
 #include "bilevel/nas/genotype.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/train_checkpoint.h"
@@ -99,10 +100,12 @@ void take_part(ImageData& data, int64_t size, uint64_t seed) {
   data.train_labels = data.train_labels.index_select(0, part);
 }
 
-TrainSetup set_up_training(const TrainJobOptions& o, const at::TensorOptions& tensors) {
+TrainSetup set_up_training(const TrainJobOptions& o, const at::TensorOptions& tensors,
+                           const RunContext& context) {
   TrainSetup setup;
   const nas::SearchSpace space = nas::make_space(o.space);
   setup.data = load_image_data(o.data);
+  for (const std::string& note : setup.data.notes) context.line(note);
   take_part(setup.data, o.train_size, o.train.seed);
   const ImageData& data = setup.data;
   setup.digest =
@@ -159,6 +162,18 @@ bool train_in(RunContext& context, const TrainSetup& setup, nas::TrainState& sta
   return setup.training->run(state, hooks);
 }
 
+// What predict needs beside the checkpoint.
+SavedModel saved_network(const TrainJobOptions& o, const TrainSetup& setup) {
+  SavedModel model{.job = "train", .kind = SavedModel::Kind::network};
+  model.class_names = setup.data.class_names;
+  model.space = o.space;
+  model.genotype = o.genotype;
+  model.network = setup.network->options();
+  model.mean = setup.data.mean;
+  model.std = setup.data.std;
+  return model;
+}
+
 Json train_json(const TrainJobResult& r, const std::string& space, const ImageData& data) {
   Json out = {
       {"space", space},
@@ -185,7 +200,7 @@ TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
   OptionsView(o).mark_changed(OptionsView(defaults));
   find_genotype(o);
   complete_training(o);
-  const TrainSetup setup = set_up_training(o, apply(o.compute, context));
+  const TrainSetup setup = set_up_training(o, apply(o.compute, context), context);
   context.open("train", o.train.seed, OptionsView(o));
   TrainJobResult result{.genotype = o.genotype, .data = o.data.data};
   result.parameters = setup.network->parameters();
@@ -198,7 +213,8 @@ TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
       write_file(context.folder().file("genotype.txt"), o.genotype + "\n");
       write_file(context.folder().file("genotype.json"),
                  nas::genotype_json(setup.network->genotype()) + "\n");
-      result.files = {"genotype.txt", "genotype.json", "checkpoint", "metrics.jsonl"};
+      write_saved_model(result.folder, saved_network(o, setup));
+      result.files = {"genotype.txt", "genotype.json", "model.json", "checkpoint", "metrics.jsonl"};
     }
     if (!train_in(context, setup, result.state)) result.end.status = RunStatus::interrupted;
     result.seconds = result.state.seconds;

@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/data/csv_line.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/saved_model.h"
 #include "bilevel/jobs/tune_run.h"
 #include "bilevel/tables/scaled_table.h"
 
@@ -64,6 +66,7 @@ TableSets table_sets_of(const ExampleSets& data, const TuneJobOptions& o, at::Sc
   sets.class_names = std::move(all.class_names);
   sets.feature_names = std::move(all.feature_names);
   sets.nonzeros = nonzeros_in(all.train.features);
+  sets.schema = array_schema(all.train.features.columns());
   for (const auto& [from, to] : {std::pair{&all.train, &sets.train}, std::pair{&all.valid, &sets.valid},
                                  std::pair{&all.test, &sets.test}}) {
     if (from->size() == 0) continue;
@@ -77,6 +80,7 @@ TableSets table_sets_of(const ExampleSets& data, const TuneJobOptions& o, at::Sc
 TuneJobResult tune_tables(TuneJobOptions& o, TableSets sets, const std::string& data, bool by_table,
                           RunContext& context, const JobClock& clock) {
   TuneJobResult result;
+  result.schema = sets.schema;
   if (by_table && is_for_held_out(o, sets, data)) {
     tune_by_held_out(o, sets, context, clock, result);
   } else {
@@ -84,13 +88,6 @@ TuneJobResult tune_tables(TuneJobOptions& o, TableSets sets, const std::string& 
                       result);
   }
   return result;
-}
-
-std::string csv_quoted(const std::string& name) {
-  if (name.find_first_of(",\"\n") == std::string::npos) return name;
-  std::string result = "\"";
-  for (const char c : name) result += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return result + '"';
 }
 
 Json feature_json(const TunePenalty& p) {
@@ -113,6 +110,7 @@ TuneJobResult run_tune(TuneJobOptions o, RunContext& context) {
   (void)apply(o.compute, context);
   check_tune_algorithm(o, context);
   context.progress("tune: reading");
+  tell_notes(o.files.reading, context);
   if (o.data.empty()) {
     return tune_tables(o, read_tune_tables(o), o.files.train.features, by_table, context, clock);
   }
@@ -176,6 +174,12 @@ std::vector<std::string> write_tune_files(const TuneJobResult& result) {
   const std::filesystem::path path(result.folder);
   write_npy(path / "regularisers.npy", result.x.exp());
   write_npy(path / "model.npy", result.model);
+  if (result.schema.features() > 0) {
+    SavedModel saved{.job = "tune", .class_names = result.class_names};
+    saved.schema = result.schema;
+    saved.has_intercept = result.model.size(0) == result.schema.features() + 1;
+    write_saved_model(result.folder, saved);
+  }
   write_file(path / "regularisers.csv", [&](std::ostream& to) {
     const bool has_classes = result.x.dim() > 1, has_groups = !result.group_names.empty();
     to << "feature," << (has_classes ? "class," : "") << (has_groups ? "group," : "")
@@ -187,7 +191,9 @@ std::vector<std::string> write_tune_files(const TuneJobResult& result) {
       to << fmt::format("{:.9g},{:.9g},{:.9g}\n", p.x, std::exp(p.x), p.weight_norm);
     }
   });
-  return {"regularisers.npy", "regularisers.csv", "model.npy"};
+  std::vector<std::string> names{"regularisers.npy", "regularisers.csv", "model.npy"};
+  if (result.schema.features() > 0) names.emplace_back("model.json");
+  return names;
 }
 
 }  // namespace bilevel

@@ -45,6 +45,7 @@ struct TuneJobResult {
   // model, features x classes, by held-out rows with the intercept as a last row (of the squared loss one
   // column); and the positions in x, the most regularised first.
   Tensor x = {}, model = {};
+  TableSchema schema = {};  // of the files; without features where predict has nothing to go by
   std::vector<int64_t> order = {};
   TuneScores scores = {}, baseline = {};      // the baseline: x = 0, or one regulariser for all features
   std::optional<TuneSearch> search = {};      // by an algorithm

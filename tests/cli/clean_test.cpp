@@ -216,14 +216,14 @@ TEST_F(CleanTest, BadFilesAreNamedWithWhereAndWhat) {
               AllOf(HasSubstr("cut.csv: line 90"), HasSubstr("expected 5 fields"), HasSubstr("found 4")));
   EXPECT_THAT(with("word.csv", "1,2,3,many,0\n" + csv),
               AllOf(HasSubstr("word.csv: line 1"), HasSubstr("'many'")));
-  EXPECT_THAT(
-      with("nan.csv", csv + "1,nan,3,4,0\n"),
-      AllOf(HasSubstr("nan.csv: line 91"), HasSubstr("finite number in column 1"), HasSubstr("'nan'")));
+  EXPECT_THAT(with("nan.csv", csv + "1,nan,3,4,0\n"),
+              AllOf(HasSubstr("nan.csv: line 91"), HasSubstr("found 'nan' in column 1"),
+                    HasSubstr("--missing mean")));
   EXPECT_THAT(with("label.csv", csv + "1,2,3,4,0.5\n"),
               AllOf(HasSubstr("line 91"), HasSubstr("whole number")));
   EXPECT_THAT(
       with("narrow.csv", "1,2,0\n1,3,1\n1,4,2\n1,3,1\n1,2,0\n1,2,2\n"),
-      AllOf(HasSubstr("v.csv"), HasSubstr("expected 2 features"), HasSubstr("found 4")));  // mismatched
+      AllOf(HasSubstr("v.csv"), HasSubstr("expected 3 columns"), HasSubstr("found 5")));  // mismatched
   EXPECT_THAT(with("picture.png", "\x89PNG\r\n"),
               AllOf(HasSubstr("byte 0"), HasSubstr("IDX"), HasSubstr("svmlight")));
 
