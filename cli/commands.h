@@ -15,6 +15,7 @@ void add_data_command(CLI::App& app, int& exit_code);
 void add_diagnose_command(CLI::App& app, int& exit_code);
 void add_draw_command(CLI::App& app, int& exit_code);
 void add_interact_command(CLI::App& app, int& exit_code);
+void add_launch_command(CLI::App& app, int& exit_code);
 void add_learn_command(CLI::App& app, int& exit_code);
 void add_list_command(CLI::App& app, int& exit_code);
 void add_predict_command(CLI::App& app, int& exit_code);

@@ -16,6 +16,7 @@
 #include "bilevel/run/shell_word.h"
 #include "bilevel/run/stop_signal.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/runs.h"
 
 namespace bilevel::cli {
@@ -61,9 +62,8 @@ void give_stored(const std::string& job, OptionsView options, ProcessOptions& pr
   for (const auto& option : with_flags_as_named(options, stored)) {
     const bool known = options.find(option.first) != nullptr || of_process.find(option.first) != nullptr;
     if (!known) {
-      throw OptionError(
-          fmt::format("option {} is unknown{}; `bilevel {} --help` shows all", named(option.first),
-                      new_name_of(option.first, options), job));
+      throw OptionError(fmt::format("option {} is unknown{}; `bilevel {} --help` shows all",
+                                    named(option.first), new_name_of(option.first, options), job));
     }
     // A file that came from elsewhere must not choose which run is worked on.
     if (option.first == "resume" || option.first == "config") {
@@ -200,6 +200,13 @@ void show(const Shown& shown, const ProcessOptions& process) {
   }
 }
 
+// Ranks other than 0 know how the job ended, and leave it to rank 0 to say so.
+int silent_exit_code_of(const JobEnd& end) {
+  if (end.status == RunStatus::interrupted) return interrupted;
+  if (end.status != RunStatus::failed) return success;
+  return end.cause == EndCause::mathematics ? not_finite : failure;
+}
+
 int exit_code_of(const JobEnd& end, const std::string& job, const std::string& folder) {
   if (end.status == RunStatus::interrupted) {
     if (folder.empty()) return interrupted;  // nothing to go on with
@@ -214,21 +221,37 @@ int exit_code_of(const JobEnd& end, const std::string& job, const std::string& f
 
 }  // namespace
 
-int run_in_context(const std::string& job, OptionsView options, ProcessOptions& process,
-                   const std::function<Shown(RunContext& context)>& work) {
+namespace {
+
+bool is_silent(const std::shared_ptr<ProcessGroup>& group) { return group && group->rank() != 0; }
+
+int run_job(const std::string& job, OptionsView options, ProcessOptions& process,
+            const std::function<Shown(RunContext& context)>& work,
+            const std::shared_ptr<ProcessGroup>& group) {
   take_options(job, options, process);
-  const CommonOptions common = common_options(process);
+  CommonOptions common = common_options(process);
+  if (is_silent(group)) {
+    common.quiet = true;
+    common.log_level = "error";
+  }
+  if (!process.resume.empty() && is_silent(group) && read_run(process.resume).status == RunStatus::finished) {
+    return success;
+  }
   if (repeats_finished_run(process, common)) return success;
   Progress progress(common);
   StepLine steps(progress);
   std::optional<StopSignal> on_signal;  // until there is something to save, a signal ends the process
   RunContext::Listener listener = listener_of(progress, steps, common);
-  listener.opened = [&] { on_signal.emplace(); };
-  RunContext context(
-      {.keep = true, .out = process.out, .resume = process.resume, .save_seconds = process.save_seconds},
-      std::move(listener));
+  listener.opened = [&] { on_signal.emplace(!is_silent(group)); };
+  RunContext context({.keep = true,
+                      .out = process.out,
+                      .resume = process.resume,
+                      .save_seconds = process.save_seconds,
+                      .group = group},
+                     std::move(listener));
   const Shown shown = work(context);
   progress.clear();
+  if (is_silent(group)) return silent_exit_code_of(shown.end);
   show(shown, process);
   if (!process.json && shown.end.status != RunStatus::interrupted) {
     if (shown.files.empty()) {
@@ -240,19 +263,37 @@ int run_in_context(const std::string& job, OptionsView options, ProcessOptions& 
   return exit_code_of(shown.end, job, context.folder_name());
 }
 
-int run_with_files(const ProcessOptions& process, const std::string& files,
+}  // namespace
+
+int run_in_context(const std::string& job, OptionsView options, ProcessOptions& process,
                    const std::function<Shown(RunContext& context)>& work) {
-  const CommonOptions common = common_options(process);
-  Progress progress(common);
-  StepLine steps(progress);
-  RunContext context({.keep = true, .out = process.out}, listener_of(progress, steps, common));
-  const Shown shown = work(context);
-  progress.clear();
-  show(shown, process);
-  if (!process.json && shown.end.status == RunStatus::finished) {
-    fmt::print("\n{} are in {}\n", files, context.folder_name());
-  }
-  return exit_code_of(shown.end, "", "");
+  return run_ranked(process.group, process.given, [&](const std::shared_ptr<ProcessGroup>& group) {
+    return run_job(job, options, process, work, group);
+  });
+}
+
+int run_with_files(const KeptOptions& kept, const std::string& files,
+                   const std::function<Shown(RunContext& context)>& work) {
+  const ProcessOptions& process = kept.process;
+  return run_ranked(process.group, kept.given, [&](const std::shared_ptr<ProcessGroup>& group) {
+    CommonOptions common = common_options(process);
+    if (is_silent(group)) {
+      common.quiet = true;
+      common.log_level = "error";
+    }
+    Progress progress(common);
+    StepLine steps(progress);
+    RunContext context({.keep = true, .out = process.out, .group = group},
+                       listener_of(progress, steps, common));
+    const Shown shown = work(context);
+    progress.clear();
+    if (is_silent(group)) return silent_exit_code_of(shown.end);
+    show(shown, process);
+    if (!process.json && shown.end.status == RunStatus::finished) {
+      fmt::print("\n{} are in {}\n", files, context.folder_name());
+    }
+    return exit_code_of(shown.end, "", "");
+  });
 }
 
 int run_without_folder(const ProcessOptions& process, const std::function<Shown(RunContext& context)>& work) {

@@ -35,7 +35,7 @@ int run_in_context(const std::string& job, OptionsView options, ProcessOptions& 
 // For jobs that keep no run.
 int run_without_folder(const ProcessOptions& process, const std::function<Shown(RunContext& context)>& work);
 // For jobs that keep `files` in a folder, and cannot be gone on with: a signal ends the process.
-int run_with_files(const ProcessOptions& process, const std::string& files,
+int run_with_files(const KeptOptions& kept, const std::string& files,
                    const std::function<Shown(RunContext& context)>& work);
 
 template <typename Result>
@@ -100,7 +100,7 @@ void add_kept_question(CLI::App& app, int& exit_code, const CommandText& text, c
   command->get_option("--out")->description("folder for " + files + "; runs/" + text.name +
                                             "-DATE-SEED by default");
   command->callback([=, &exit_code] {
-    exit_code = run_with_files(kept->process, files, [&](RunContext& context) {
+    exit_code = run_with_files(*kept, files, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
       return Shown{.end = result->end, .json = result->json, .print_text = [=] { print(*result); }};
     });

@@ -40,6 +40,8 @@ const std::vector<Range>& ranges() {
       // the run
       {"--save-every", 0, any},
       {"--threads", 0, 1024},
+      positive("--timeout"),
+      {"--processes", 1, 1024},
       // the inner loop
       {"--inner-steps", 0, within_step},
       {"search --inner-steps", 1, within_step},

@@ -21,6 +21,21 @@ void add_output_fields(Fields<Options>& f, Process process) {
       .is(FieldKind::process);
 }
 
+template <typename Options, typename Process>
+void add_group_fields(Fields<Options>& f, Process process) {
+  f.heading("several processes (bilevel launch, mpirun, srun, torchrun)");
+  f.add(
+       "backend", [process](auto& o) -> auto& { return process(o).group.backend; },
+       "by which they exchange tensors")
+      .one_of({"gloo", "nccl"})
+      .is(FieldKind::process);
+  f.add(
+       "timeout", [process](auto& o) -> auto& { return process(o).group.timeout; },
+       "seconds that one waits for the others before all end")
+      .in(above(0))
+      .is(FieldKind::process);
+}
+
 }  // namespace
 
 const Fields<ProcessOptions>& ProcessOptions::fields() {
@@ -46,6 +61,7 @@ const Fields<ProcessOptions>& ProcessOptions::fields() {
         .in(at_least(0))
         .is(FieldKind::process);
     add_output_fields(f, [](O& o) -> O& { return o; });
+    add_group_fields(f, [](O& o) -> O& { return o; });
     return f;
   }();
   return table;
@@ -68,6 +84,7 @@ const Fields<KeptOptions>& KeptOptions::fields() {
         .is(FieldKind::process)
         .first();
     add_output_fields(f, [](KeptOptions& o) -> ProcessOptions& { return o.process; });
+    add_group_fields(f, [](KeptOptions& o) -> ProcessOptions& { return o.process; });
     return f;
   }();
   return table;

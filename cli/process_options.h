@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "bilevel/distributed/process_group.h"
 #include "bilevel/fields/fields.h"
 #include "cli/common.h"
 
@@ -14,6 +15,7 @@ struct ProcessOptions {
   bool json = false;
   bool quiet = false;  // the level `warning`
   std::string log_level = "info";
+  GroupOptions group = {};  // of several processes that do the job together
   Given given = {};
   static const Fields<ProcessOptions>& fields();
 };

@@ -25,6 +25,7 @@
 #include "cli/did_you_mean.h"
 #include "cli/number_ranges.h"
 #include "cli/option_names.h"
+#include "cli/ranks.h"
 
 namespace bilevel::cli {
 namespace {
@@ -116,6 +117,7 @@ int parse_and_run(int argc, char** argv) {
   for (std::string& word : words) pointers.push_back(word.data());
   const int count = static_cast<int>(pointers.size());
   require_known_command(*app, count, pointers.data());
+  if (count > 1 && words[1][0] != '-') require_command_for_ranks(words[1]);
   try {
     app->parse(count, pointers.data());
   } catch (const CLI::Success& help_or_version) {
@@ -156,6 +158,7 @@ std::unique_ptr<CLI::App> make_program(int& exit_code) {
   add_reproduce_command(app, exit_code);
   add_check_command(app, exit_code);
   add_diagnose_command(app, exit_code);
+  add_launch_command(app, exit_code);
   add_train_command(app, exit_code);
   add_learn_command(app, exit_code);
   add_adapt_command(app, exit_code);

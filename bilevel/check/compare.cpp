@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bilevel/check/compare_rates.h"
+#include "bilevel/check/compared_exchange.h"
 #include "bilevel/core/require.h"
 
 namespace bilevel {
@@ -26,12 +27,27 @@ bool ended_well(const std::vector<ComparedRun>& runs) {
 // All runs of one comparison, by one yardstick.
 class Comparing {
  public:
-  Comparing(const Problem& problem, const CompareOptions& options, const CompareProgress& progress)
-      : problem_(problem), options_(options), progress_(progress), value_(problem, options.value) {}
+  Comparing(const Problem& problem, const CompareOptions& options, const CompareProgress& progress,
+            ProcessGroup* group)
+      : problem_(problem),
+        options_(options),
+        progress_(progress),
+        group_(group),
+        value_(problem, options.value) {}
 
   Comparison run() {
     choose_yardstick();
-    for (const Competitor& one : competitors(options_)) result_.algorithms.push_back(compared(one));
+    const std::vector<Competitor> all = competitors(options_);
+    result_.algorithms.resize(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!is_dealt_here(i, group_)) continue;
+      result_.algorithms[i] = compared(all[i]);
+      if (!unmeasured_.empty() && !unmeasured_at_) unmeasured_at_ = i;
+    }
+    if (group_ != nullptr) {
+      unmeasured_ = exchange_compared(*group_, problem_.initial_outer(0).options(), result_.algorithms,
+                                      unmeasured_, unmeasured_at_.value_or(0));
+    }
     if (by_value() && !unmeasured_.empty()) {
       result_.yardstick = Yardstick::own_loss;
       result_.why =
@@ -191,9 +207,11 @@ class Comparing {
   const Problem& problem_;
   const CompareOptions& options_;
   const CompareProgress& progress_;
+  ProcessGroup* group_;
   ValueFunction value_;
   std::vector<std::pair<Tensor, double>> starts_;  // x and f(x, w*(x))
   std::string unmeasured_;                         // where the value function could not be measured, and why
+  std::optional<size_t> unmeasured_at_;            // which algorithm that was
   Comparison result_;
 };
 
@@ -269,9 +287,9 @@ std::vector<CurvePoint> curve(const ComparedAlgorithm& algorithm, CurveAxis axis
 }
 
 Comparison compare_algorithms(const Problem& problem, const CompareOptions& options,
-                              const CompareProgress& progress) {
+                              const CompareProgress& progress, ProcessGroup* group) {
   options.validate();
-  return Comparing(problem, options, progress).run();
+  return Comparing(problem, options, progress, group).run();
 }
 
 }  // namespace bilevel

@@ -18,6 +18,8 @@
 
 namespace bilevel {
 
+class ProcessGroup;
+
 enum class Yardstick { value_function, own_loss };
 std::string_view name_of(Yardstick yardstick);  // f(x, w*(x)) or own f(x, w)
 
@@ -99,7 +101,8 @@ struct Comparison {
   std::vector<ComparedAlgorithm> algorithms;
 };
 using CompareProgress = std::function<void(const std::string& what)>;
+// With a group the algorithms are dealt out to its ranks, each of which gets the whole comparison.
 Comparison compare_algorithms(const Problem& problem, const CompareOptions& options,
-                              const CompareProgress& progress = {});
+                              const CompareProgress& progress = {}, ProcessGroup* group = nullptr);
 
 }  // namespace bilevel

@@ -7,6 +7,7 @@
 #include "bilevel/data/labels.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/clean_run.h"
+#include "bilevel/jobs/solve_run.h"
 #include "bilevel/tables/scaled_table.h"
 
 namespace bilevel {
@@ -69,6 +70,10 @@ CleanJobResult clean_sets(CleanJobOptions& o, CleaningSets sets, const std::stri
   result.model = o.model;
   result.sets = std::move(sets);
   by_table = by_table && is_for_noise_model(o, result.sets, data.empty() ? "train" : data);
+  if (by_table) {
+    refuse_ranks(context, named("by", clean_ways().table),
+                 fmt::format("take {} with a {}", named("by", clean_ways().algorithm), named("valid")));
+  }
   result.by = by_table ? clean_ways().table : clean_ways().algorithm;
   (by_table ? clean_by_noise_model : clean_by_weights)(o, context, clock, result);
   return result;

@@ -268,6 +268,7 @@ void clean_by_weights(CleanJobOptions& o, RunContext& context, const JobClock& c
       return;
     }
     result.json = clean_json(result, automatic_choice(context));
+    add_communication(context, result.json);
     measure_choice_at_end(o.automatic, *model.problem, result.options.settings, result.clean.solve, context,
                           result.json);
     for (const std::string& warning : result.clean.warnings) context.warning(warning);

@@ -250,11 +250,15 @@ CompareJobResult run_compare(CompareJobOptions o, RunContext& context) {
   result.folder = context.folder_name();
   context.work([&] {
     try {
-      result.comparison = compare_algorithms(*problem.problem, o.compare, [&](const std::string& what) {
-        if (context.interrupted()) throw ComparisonInterrupted{};
-        context.progress("compare: " + what);
-      });
+      result.comparison = compare_algorithms(
+          *problem.problem, o.compare,
+          [&](const std::string& what) {
+            if (context.interrupted_here()) throw ComparisonInterrupted{};
+            context.progress("compare: " + what);
+          },
+          context.group().get());
     } catch (const ComparisonInterrupted&) {
+      if (context.group()) context.group()->fail("interrupted", 130);
       result.end.status = RunStatus::interrupted;
       context.end(result.end.status, "", nullptr);
       return;

@@ -26,7 +26,8 @@ const Fields<ComputeOptions>& ComputeOptions::fields() {
         .is(FieldKind::place)
         .first();
     f.add(
-         "threads", [](auto& o) -> auto& { return o.threads; }, "threads; 0 = all cores")
+         "threads", [](auto& o) -> auto& { return o.threads; },
+         "threads; 0 = all cores")
         .in(at_least(0, most_threads))
         .is(FieldKind::place)
         .first();
@@ -53,7 +54,9 @@ at::TensorOptions tensor_options(const ComputeOptions& options) {
 }
 
 at::TensorOptions apply(const ComputeOptions& options, const RunContext& context) {
-  const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, most_threads);
+  const int ranks_here = context.group() ? context.group()->local_size() : 1;
+  const int cores =
+      std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / ranks_here, 1, most_threads);
   at::set_num_threads(options.threads > 0 ? options.threads : cores);
   const at::TensorOptions tensors = tensor_options(options);
   if (options.device == "cpu") {

@@ -99,6 +99,7 @@ void finish_result(const InteractJobOptions& o, RunContext& context, InteractJob
       result.rand_index = rand_index(result.suggested, result.sets.clusters);
     }
     result.json.update(interact_json(result, o.algorithm.solve.records));
+    add_communication(context, result.json);
     for (const std::string& warning : result.interact.warnings) context.warning(warning);
     if (context.has_folder()) {
       write_files(result.end, [&] {

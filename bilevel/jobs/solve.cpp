@@ -69,6 +69,7 @@ SolveJobResult run_solve(SolveJobOptions o, RunContext& context) {
     Json json = {{"problem", problem.name}};
     if (context.has_folder()) json["folder"] = result.folder;
     json.update(solve_json(summary));
+    add_communication(context, json);
     add_choice(automatic_choice(context), json);
     measure_choice_at_end(o.automatic, *problem.problem, settings, summary, context, json);
     json["inner_rate"] = settings.inner.rate;

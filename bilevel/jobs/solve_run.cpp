@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <memory>
 #include <stdexcept>
 #include <tuple>
 
+#include "bilevel/core/random.h"
+#include "bilevel/distributed/distributed_problem.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/run/json_value.h"
 #include "bilevel/run/kept_loop.h"
@@ -59,7 +62,34 @@ SolveState resumed(const RunContext& context, const SolveRun& job, const Checkpo
 
 }  // namespace
 
+namespace {
+
+// The problem divided among the ranks, or null where this process is alone.
+std::unique_ptr<DistributedProblem> divided(const RunContext& context, const SolveRun& job, const Tensor& x,
+                                            const Tensor& w) {
+  if (!context.group()) return nullptr;
+  if (job.options.seconds > 0) {
+    throw OptionError(
+        fmt::format("{} with {} ranks: their clocks would stop them at different iterations; give {} or {}",
+                    named("budget_seconds", fmt::format("{:g}", job.options.seconds)),
+                    context.group()->size(), named("iterations"), named("budget_calls")));
+  }
+  const Problem& whole = job.problem;
+  context.agree("data", {{"inner_samples", whole.inner_samples()},
+                         {"outer_samples", whole.outer_samples()},
+                         {"digest", nlohmann::ordered_json(job.data)}});
+  auto result = std::make_unique<DistributedProblem>(whole, context.group());
+  const uint64_t seed = job.options.seed;
+  result->check(job.job, w.defined() ? w : whole.initial_inner(named_seed(seed, "inner start")),
+                x.defined() ? x : whole.initial_outer(named_seed(seed, "outer start")));
+  return result;
+}
+
+}  // namespace
+
 SolveSummary solve_in(RunContext& context, const SolveRun& job, const Tensor& x, const Tensor& w) {
+  const std::unique_ptr<const DistributedProblem> of_ranks = divided(context, job, x, w);
+  const Problem& problem = of_ranks ? *of_ranks : job.problem;
   const std::optional<Checkpoint> checkpoint = context.load();
   std::optional<SolveState> from;
   if (checkpoint) from = resumed(context, job, *checkpoint);
@@ -90,8 +120,23 @@ SolveSummary solve_in(RunContext& context, const SolveRun& job, const Tensor& x,
     if (job.put) job.put(now);
   };
   keep_in<SolveState>(context, hooks, put, nlohmann::json::object());
-  return from ? continue_solve(job.problem, job.algorithm, job.options, std::move(*from), hooks)
-              : solve(job.problem, job.algorithm, job.options, hooks, x, w);
+  return from ? continue_solve(problem, job.algorithm, job.options, std::move(*from), hooks)
+              : solve(problem, job.algorithm, job.options, hooks, x, w);
+}
+
+void add_communication(const RunContext& context, Json& json) {
+  if (!context.group()) return;
+  const Communication& all = context.group()->communication();
+  json["communication"] = {{"ranks", context.group()->size()},
+                           {"calls", all.calls},
+                           {"bytes", all.bytes},
+                           {"seconds", all.seconds}};
+}
+
+void refuse_ranks(const RunContext& context, const std::string& what, const std::string& instead) {
+  if (!context.group()) return;
+  throw OptionError(fmt::format("{} with {} ranks: it computes in one process; {}", what,
+                                context.group()->size(), instead));
 }
 
 void put_best(Checkpoint& checkpoint, const BestPoint& best) {

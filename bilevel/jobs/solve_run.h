@@ -31,7 +31,8 @@ struct SolveRun {
   std::function<void(const Checkpoint& checkpoint)> take = {};
 };
 
-// From the context's checkpoint where there is one, else from the start.
+// From the context's checkpoint where there is one, else from the start. Where the context has a group, its
+// ranks divide every batch among them.
 SolveSummary solve_in(RunContext& context, const SolveRun& run, const Tensor& x = {}, const Tensor& w = {});
 
 // The best point is not part of the algorithm's state, but of the run's: for put and take above.
@@ -42,6 +43,11 @@ BestPoint take_best(const Checkpoint& checkpoint, c10::Device device);
 inline bool has_answer(const SolveSummary& summary) {
   return summary.reason != StopReason::interrupted && !ended_badly(summary.reason);
 }
+
+// What the ranks sent each other, beside a result's counts.
+void add_communication(const RunContext& context, Json& json);
+// Throws OptionError where several processes would do the same work.
+void refuse_ranks(const RunContext& context, const std::string& what, const std::string& instead);
 
 // Finished, interrupted or failed.
 JobEnd end_of(const SolveSummary& summary);

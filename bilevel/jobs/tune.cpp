@@ -16,6 +16,7 @@
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/saved_model.h"
+#include "bilevel/jobs/solve_run.h"
 #include "bilevel/jobs/tune_run.h"
 #include "bilevel/tables/scaled_table.h"
 
@@ -82,6 +83,7 @@ TuneJobResult tune_tables(TuneJobOptions& o, TableSets sets, const std::string& 
   TuneJobResult result;
   result.schema = sets.schema;
   if (by_table && is_for_held_out(o, sets, data)) {
+    refuse_ranks(context, named("by", tune_ways().table), "take " + named("by", tune_ways().algorithm));
     tune_by_held_out(o, sets, context, clock, result);
   } else {
     tune_by_algorithm(o, divided(std::move(sets), o.files.valid_part, o.algorithm.solve.seed, data), context,

@@ -253,6 +253,7 @@ void tune_by_algorithm(TuneJobOptions& o, RegularizerSets sets, RunContext& cont
       return;
     }
     result.json = tuned_json(result, automatic_choice(context));
+    add_communication(context, result.json);
     measure_choice_at_end(o.automatic, problem, o.algorithm.settings, search.summary, context, result.json);
     if (search.kept_untuned) context.warning(kept_untuned_text(result));
     if (context.has_folder()) write_files(result.end, [&] { result.files = write_tune_files(result); });

@@ -1,6 +1,7 @@
 #include "bilevel/run/run_context.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <ctime>
@@ -8,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/data/sha256.h"
+#include "bilevel/fields/option_text.h"
 #include "bilevel/fields/renamed.h"
 #include "bilevel/run/json_value.h"
 #include "bilevel/run/machine.h"
@@ -29,6 +32,12 @@ Json as_typed(const Json& word) {
   if (text == "true" || text == "false") return text == "true";
   const Json read = Json::parse(text, nullptr, false);
   return read.is_number() ? read : word;
+}
+
+std::string digest_of_metadata(const Checkpoint& checkpoint) {
+  Sha256 digest;
+  digest.add(checkpoint.metadata.dump());
+  return digest.hex();
 }
 
 }  // namespace
@@ -102,7 +111,45 @@ void RunContext::note(const std::string& name, Json value) {
   notes_ = std::move(all);
 }
 
+void RunContext::agree(const std::string& what, const Json& mine) const {
+  if (!place_.group) return;
+  const std::vector<std::string> all =
+      place_.group->gather(mine.dump(-1, ' ', false, Json::error_handler_t::replace));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const Json first = Json::parse(all[0]), other = Json::parse(all[rank]);
+    Json names = first;
+    names.update(other);
+    for (const auto& [name, unused] : names.items()) {
+      const Json here = first.value(name, Json()), there = other.value(name, Json());
+      if (here == there) continue;
+      const auto text = [what, field = name](const Json& value) {
+        if (what != "options") return field + " " + value.dump();
+        const auto words =
+            value.is_null() ? std::vector<std::string>() : value.get<std::vector<std::string>>();
+        return named(field, fmt::format("{}", fmt::join(words, ",")));
+      };
+      throw OptionError(fmt::format(
+          "the ranks have different {}: {} on rank 0 and {} on rank {}; start all of them in the same way",
+          what, text(here), text(there), rank));
+    }
+  }
+}
+
 void RunContext::open(const std::string& job, uint64_t seed, const OptionsView& options) {
+  if (place_.group) {
+    const MachineFacts facts = machine_facts();
+    agree("programs", {{"version", facts.version}, {"LibTorch", facts.torch}, {"command", job}});
+    Json decides = Json::object();
+    for (const Field& field : options.fields()) {
+      if (field.kind == FieldKind::result) decides[field.name] = options.words(field);
+    }
+    agree("options", decides);
+    if (place_.group->rank() != 0) {
+      if (listener_.opened) listener_.opened();
+      return;
+    }
+  }
   if (resumes()) {
     folder_ = std::make_unique<RunFolder>(RunFolder::resume(place_.resume));
   } else if (place_.keep) {
@@ -119,9 +166,27 @@ void RunContext::open(const std::string& job, uint64_t seed, const OptionsView& 
 }
 
 std::optional<Checkpoint> RunContext::load() {
-  if (!folder_ || !resumes()) return std::nullopt;
-  std::optional<Checkpoint> checkpoint = folder_->load();
+  if (!resumes() || (!folder_ && !place_.group)) return std::nullopt;
+  std::optional<Checkpoint> checkpoint;
+  if (folder_) {
+    checkpoint = folder_->load();
+  } else if (const std::string path = place_.resume + "/checkpoint";
+             std::filesystem::exists(path) || std::filesystem::exists(previous_checkpoint(path))) {
+    checkpoint = load_checkpoint(path);
+  }
+  if (place_.group) {
+    agree("checkpoints", {{"content", checkpoint ? digest_of_metadata(*checkpoint) : "none"}});
+  }
   if (!checkpoint) return checkpoint;
+  const auto ranks = checkpoint->metadata.find("ranks");
+  const int ranks_then =
+      ranks != checkpoint->metadata.end() && ranks->is_number_integer() ? ranks->get<int>() : 1;
+  if (const int now = place_.group ? place_.group->size() : 1; now != ranks_then) {
+    warning(fmt::format(
+        "the run was saved by {} rank{} and goes on with {}: sums are added up in another order, so that its "
+        "numbers agree with those of an unbroken run to rounding, not to the same bits",
+        ranks_then, ranks_then == 1 ? "" : "s", now));
+  }
   if (!checkpoint->warning.empty()) warning(checkpoint->warning);
   for (const std::string& difference : differences(checkpoint->machine, machine_facts())) warning(difference);
   return checkpoint;
@@ -133,6 +198,7 @@ void RunContext::record(const Json& line) {
 
 void RunContext::save(Checkpoint checkpoint) {
   if (!folder_) return;
+  if (place_.group) checkpoint.metadata["ranks"] = place_.group->size();
   folder_->save(std::move(checkpoint));
 }
 

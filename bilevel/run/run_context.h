@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 
+#include "bilevel/distributed/process_group.h"
 #include "bilevel/fields/options_view.h"
 #include "bilevel/run/run_folder.h"
 
@@ -35,6 +36,9 @@ class RunContext {
     std::string out = {};      // its name; runs/JOB-DATE-TIME-SEED by default
     std::string resume = {};   // a folder to go on in
     double save_seconds = 10;  // between two checkpoints
+    // The processes that do the job together, or none. Rank 0 alone keeps the folder; all of them can read
+    // it.
+    std::shared_ptr<ProcessGroup> group = {};
   };
   struct Listener {
     std::function<void(const std::string& text)> progress = {};  // may be called as often as one likes
@@ -61,9 +65,16 @@ class RunContext {
   void warning(const std::string& text) const {
     if (listener_.warning) listener_.warning(text);
   }
-  bool interrupted() const { return listener_.interrupted && listener_.interrupted(); }
+  // Of several processes one is enough. All of them ask at the same places, or interrupted_here().
+  bool interrupted() const {
+    return place_.group ? place_.group->any(interrupted_here()) : interrupted_here();
+  }
+  bool interrupted_here() const { return listener_.interrupted && listener_.interrupted(); }
 
   const Place& place() const { return place_; }
+  const std::shared_ptr<ProcessGroup>& group() const { return place_.group; }
+  // Throws OptionError where a rank has something else than rank 0, naming both.
+  void agree(const std::string& what, const nlohmann::ordered_json& mine) const;
   bool resumes() const { return !place_.resume.empty(); }
   double save_seconds() const { return place_.save_seconds; }
 

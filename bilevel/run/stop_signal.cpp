@@ -17,10 +17,11 @@ static_assert(std::atomic<bool>::is_always_lock_free, "a handler may touch nothi
 // of the progress alone.
 constexpr std::string_view acknowledgement =
     "\nstopping after this step, with the state saved; Ctrl-C again ends at once\n";
-std::atomic<bool> stderr_is_terminal{false};
+std::atomic<bool> stderr_is_terminal{false}, is_silent{false};
 
 void on_signal(int /*number*/) {
   if (requested.exchange(true)) ::_exit(130);
+  if (is_silent) return;
   const int error = errno;
   const std::string_view text = acknowledgement.substr(stderr_is_terminal ? 0 : 1);
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
@@ -29,9 +30,10 @@ void on_signal(int /*number*/) {
 
 }  // namespace
 
-StopSignal::StopSignal() {
+StopSignal::StopSignal(bool acknowledges) {
   // Inside another one, what was asked for stays asked for.
   if (listening++ == 0) requested = false;
+  is_silent = !acknowledges;
   stderr_is_terminal = ::isatty(STDERR_FILENO) == 1;
   struct ::sigaction action {};
   action.sa_handler = on_signal;

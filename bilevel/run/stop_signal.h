@@ -10,7 +10,9 @@ namespace bilevel {
 // While it lives, SIGINT and SIGTERM set the flag; afterwards they do what they did before.
 class StopSignal {
  public:
-  StopSignal();  // forgets an earlier request, unless inside another one
+  // Forgets an earlier request, unless inside another one. Of several processes that do one thing, one alone
+  // acknowledges.
+  explicit StopSignal(bool acknowledges = true);
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;

@@ -39,6 +39,7 @@ class Background {
     }
     return !ended();
   }
+  pid_t process() const { return child_; }
   void signal(int number) const {
     if (child_ > 0) ::kill(child_, number);
   }
