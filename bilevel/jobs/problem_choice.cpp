@@ -219,9 +219,33 @@ void require_whole_files(const ProblemChoice& choice) {
                                 fmt::join(names, ", ")));
 }
 
+// What an own problem cannot be told by an option; a seed and a weight decay it can.
+NamedProblem make_own(const OptionsView& options, ProblemChoice& choice) {
+  std::vector<std::string> fields = {"problem", "data_dir", "device", "dtype"};
+  for (const Field& field : ProblemChoice::fields().rows()) {
+    if (!field.owner.empty()) fields.push_back(field.name);
+  }
+  for (const std::string& name : fields) {
+    const Field* field = options.find(name);
+    if (field != nullptr && options.is_given(*field)) {
+      throw OptionError(
+          fmt::format("a problem of one's own does not take {}: its losses have their own data, and "
+                      "its x and w their own types",
+                      named(name)));
+    }
+  }
+  NamedProblem result = choice.own();
+  choice.problem = result.name;
+  if (choice.data.weight_decay != 0) {
+    result.problem = std::make_unique<WithWeightDecay>(std::move(result.problem), choice.data.weight_decay);
+  }
+  return result;
+}
+
 }  // namespace
 
 NamedProblem make_problem(const OptionsView& options, ProblemChoice& choice, const Given& given) {
+  if (choice.own) return make_own(options, choice);
   require_known(choice.problem);
   refuse_other_problems(options, choice.problem);
   if (choice.problem == nas::synthetic_supernet_row().name) return make_supernet(choice, given);

@@ -2,6 +2,7 @@
 // Which of the problems known by name a job works on, and the defaults that an algorithm takes from it: the
 // part that the options of solve, check, compare and diagnose share.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct ProblemChoice {
   std::string problem = {};
   ProblemOptions data = {};
   nas::SyntheticSupernet supernet = {};
-  std::string named_data = {};      // of hyper-cleaning: an image set with noise drawn on its labels
-  NamedCleaningOptions named = {};  // its options, as `clean` has them
+  std::string named_data = {};             // of hyper-cleaning: an image set with noise drawn on its labels
+  NamedCleaningOptions named = {};         // its options, as `clean` has them
+  std::function<NamedProblem()> own = {};  // makes a problem of one's own, in place of one known by name
   static const Fields<ProblemChoice>& fields();
 };
 
@@ -27,7 +29,8 @@ struct ProblemChoice {
 std::vector<ProblemRow> all_problem_rows();
 
 // `options` holds `choice`. Throws OptionError where only some of the files of a user's own data are given,
-// and where an option belongs to another problem.
+// and where an option belongs to another problem. A problem of one's own has its own data and types: options
+// that say which are refused.
 NamedProblem make_problem(const OptionsView& options, ProblemChoice& choice, const Given& given);
 
 // Digests of what the problem was made of; the seed tells the rest.

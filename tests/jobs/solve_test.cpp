@@ -39,6 +39,29 @@ TEST(SolveJob, InMemoryGivesWhatTheLibraryGives) {
   EXPECT_TRUE(at::equal(direct.state.x, result.summary.state.x));
 }
 
+TEST(SolveJob, AProblemOfOnesOwnPassesInPlaceOfAName) {
+  RunContext by_name, by_door;
+  const SolveJobResult expected = run_solve(ridge(), by_name);
+  SolveJobOptions options = ridge();
+  options.problem.problem.clear();
+  options.problem.own = [] {
+    NamedProblem own = make_problem("ridge");
+    own.name = "mine";
+    return own;
+  };
+  const SolveJobResult result = run_solve(options, by_door);
+  EXPECT_EQ(result.problem, "mine");
+  EXPECT_TRUE(at::equal(result.summary.state.x, expected.summary.state.x));
+
+  options.given.set(options.compute.dtype, "float");
+  try {
+    (void)run_solve(options, by_door);
+    FAIL() << "its types are its own";
+  } catch (const OptionError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("a problem of one's own does not take dtype"));
+  }
+}
+
 TEST(SolveJob, InterruptedAndResumedItHasTheSameBits) {
   const TemporaryFolder folder;
   RunContext whole;
