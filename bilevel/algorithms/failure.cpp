@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
+#include "bilevel/core/errors.h"
 #include "bilevel/core/oracle.h"
 #include "bilevel/core/spectrum.h"
 
@@ -22,9 +24,16 @@ constexpr SpectrumOptions rough{.relative_tolerance = 1e-2, .max_products = 100}
 Spectrum inner_spectrum(const Problem& problem, const AlgorithmState& state, const Batch& batch = {},
                         const SpectrumOptions& options = rough) {
   Oracle oracle(problem);  // its counts are nobody's
-  const auto linear = oracle.linearize(state.inner.w, state.x, batch);
-  return extreme_eigenvalues([&](const Tensor& v) { return linear->hessian(v); }, state.inner.w.numel(),
-                             state.inner.w.options(), options);
+  try {
+    const auto linear = oracle.linearize(state.inner.w, state.x, batch);
+    return extreme_eigenvalues([&](const Tensor& v) { return linear->hessian(v); }, state.inner.w.numel(),
+                               state.inner.w.options(), options);
+  } catch (const NotFiniteError&) {  // the loss itself: who asks for a cause must not end without an answer
+    Spectrum none;
+    none.smallest = none.largest = std::numeric_limits<double>::quiet_NaN();
+    none.status = Status::not_finite;
+    return none;
+  }
 }
 
 bool is_finite(const Spectrum& s) { return std::isfinite(s.smallest) && std::isfinite(s.largest); }
