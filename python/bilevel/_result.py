@@ -1,0 +1,91 @@
+"""What functions give back, and how they end otherwise."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+
+class BilevelWarning(RuntimeWarning):
+    """What a job wants to be known, though it goes on."""
+
+
+class Result(Mapping[str, Any]):
+    """Plain data by name: result.outer_loss is result["outer_loss"]."""
+
+    def __init__(self, title: str, values: dict[str, Any]) -> None:
+        self.__dict__["_title"] = title
+        self.__dict__["_values"] = values
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_values"][name]
+        except KeyError:
+            raise AttributeError(f"the result has no '{name}'; it has {', '.join(self.__dict__['_values'])}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a result is not written to")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._values]
+
+    def __reduce__(self) -> Any:
+        return Result, (self._title, self._values)
+
+    def __repr__(self) -> str:
+        lines = [f"  {name}: {_text(value)}" for name, value in self._values.items()]
+        return "\n".join([f"{self._title}", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(_text(value))}</td></tr>"
+            for name, value in self._values.items()
+        )
+        return f"<table><caption>{html.escape(self._title)}</caption>{rows}</table>"
+
+
+def _text(value: Any) -> str:
+    """One line of any value."""
+    if isinstance(value, torch.Tensor):
+        if value.numel() == 1:
+            return f"{value.item():.6g}"
+        size = " x ".join(str(n) for n in value.shape)
+        return f"tensor of {size}, norm {value.double().norm().item():.6g}" if value.is_floating_point() else f"tensor of {size}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict):
+        text = ", ".join(f"{k} {_text(v)}" for k, v in value.items())
+        return text if len(text) <= 100 else f"{len(value)} entries: {', '.join(map(str, value))}"[:100]
+    if isinstance(value, (list, tuple)):
+        text = ", ".join(_text(v) for v in value) if len(value) <= 8 else ""
+        return text if text and len(text) <= 100 else f"{len(value)} entries"
+    return str(value)
+
+
+class RunFailed(RuntimeError):
+    """A run ended badly; `result` has what it found until then."""
+
+    def __init__(self, message: str, result: Result) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: the run stopped between two steps; `result` has what it found, and `result.folder` where it is saved."""
+
+    def __init__(self, message: str, result: Result) -> None:
+        super().__init__(message)
+        self.result = result

@@ -1,0 +1,179 @@
+#include "python/hypergradient_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "bilevel/algorithms/option_fields.h"
+#include "bilevel/fields/option_text.h"
+#include "bilevel/fields/options_view.h"
+
+namespace bilevel::python {
+
+const Fields<HypergradientOptions>& HypergradientOptions::fields() {
+  static const Fields<HypergradientOptions> table = [] {
+    using O = HypergradientOptions;
+    std::vector<std::string> methods;
+    for (const EstimatorRow& row : estimator_rows()) methods.push_back(row.name);
+    Fields<O> f;
+    f.add(
+         "method", [](O & o) -> auto& { return o.method; }, "which estimator")
+        .one_of(std::move(methods))
+        .first();
+    f.add(
+         "terms", [](O & o) -> auto& { return o.settings.terms; },
+         "K: Hessian products of neumann, steps of cg, minres and fixed-point, rank of nystrom")
+        .in(at_least(0, bounds::within_step))
+        .first();
+    f.add(
+         "truncate", [](O & o) -> auto& { return o.settings.truncate; }, "K: the steps that truncated keeps")
+        .in(at_least(0, bounds::within_step));
+    f.add(
+         "relative_tolerance", [](O & o) -> auto& { return o.settings.relative_tolerance; },
+         "cg and minres stop where |H v - p| / |p| falls below this; 0 = all K steps")
+        .in(at_least(0));
+    f.add(
+         "linear_rate", [](O & o) -> auto& { return o.settings.linear_rate; },
+         fmt::format("rate of neumann and fixed-point, below 2 / the largest curvature; 0 = {}",
+                     named("inner_rate")))
+        .in(at_least(0));
+    f.add(
+         "damping", [](O & o) -> auto& { return o.settings.curvature.damping; }, "rho in H + rho I")
+        .in(at_least(0));
+    f.add(
+         "curvature", [](O & o) -> auto& { return o.settings.curvature.kind; }, "hessian or gauss-newton")
+        .one_of({"hessian", "gauss-newton"});
+    f.add(
+        "difference_hessian", [](O & o) -> auto& { return o.settings.curvature.difference_hessian; },
+        "central differences in place of Hessian products");
+    f.add(
+        "difference_cross", [](O & o) -> auto& { return o.settings.curvature.difference_cross; },
+        "central differences in place of the cross product, as DARTS and iDARTS take it");
+    f.add(
+         "difference_step", [](O & o) -> auto& { return o.settings.curvature.difference_step; },
+         "how far w moves for such a difference")
+        .in(above(0));
+    f.add(
+        "seed", [](O & o) -> auto& { return o.settings.seed; }, "of nystrom's directions");
+    f.add(
+         "checkpoint_megabytes", [](O & o) -> auto& { return o.checkpoint_megabytes; },
+         "budget of reverse-binomial")
+        .in(above(0, 1e9));
+    f.add(
+        "error_bound", [](O & o) -> auto& { return o.error_bound; },
+        "bound the distance from the exact hypergradient, at the price of a few more products");
+    f.heading("inner loop");
+    f.add(
+         "inner_steps", [](O & o) -> auto& { return o.inner.steps; },
+         "T, from the w that is given; 0: w is taken as it is, which methods through the steps cannot")
+        .in(at_least(0, bounds::within_step))
+        .first();
+    f.add(
+         "inner_rate", [](O & o) -> auto& { return o.inner.rate; }, "rate of the inner steps")
+        .in(above(0))
+        .by_rule()
+        .first();
+    f.add(
+         "inner_optimizer", [](O & o) -> auto& { return o.inner.optimizer; }, "which inner steps")
+        .one_of(inner_optimizer_names());
+    f.add(
+         "inner_momentum", [](O & o) -> auto& { return o.inner.momentum; }, "of heavy-ball and nesterov")
+        .in(from_0_below_1());
+    f.add(
+         "inner_clip", [](O & o) -> auto& { return o.inner.clip_norm; },
+         "largest norm of an inner gradient; 0 = any")
+        .in(at_least(0));
+    f.add(
+        "inner_schedule", [](O & o) -> auto& { return o.inner.schedule; },
+        "constant, inverse-sqrt, cosine, linear, power or power:EXPONENT (0.5)");
+    return f;
+  }();
+  return table;
+}
+
+namespace {
+
+// Fields that belong to estimators: what they are called here, and in the table of an estimator that has one.
+struct EstimatorField {
+  const char *name, *own;
+};
+constexpr EstimatorField estimator_fields[] = {{"terms", "terms"},
+                                               {"truncate", "truncate"},
+                                               {"relative_tolerance", "relative_tolerance"},
+                                               {"linear_rate", "linear_rate"},
+                                               {"damping", "damping"},
+                                               {"curvature", "curvature"},
+                                               {"difference_hessian", "difference_hessian"},
+                                               {"difference_cross", "difference_cross"},
+                                               {"difference_step", "difference_step"},
+                                               {"seed", "seed"},
+                                               {"checkpoint_megabytes", "byte_budget"}};
+
+[[noreturn]] void refuse(const std::string& field, const std::string& method) {
+  throw OptionError(
+      fmt::format("{} changes nothing for {}: leave it out", named(field), named("method", method)));
+}
+
+}  // namespace
+
+void HypergradientOptions::check_inner(bool implicit) const {
+  if (inner.steps == 0) {
+    if (!implicit) {
+      throw OptionError(fmt::format(
+          "{} differentiates the inner steps: give {} and {}, or take an implicit method such as cg",
+          named("method", method), named("inner_steps"), named("inner_rate")));
+    }
+    const std::vector<std::pair<bool, const char*>> unread = {{given(inner.optimizer), "inner_optimizer"},
+                                                              {given(inner.momentum), "inner_momentum"},
+                                                              {given(inner.clip_norm), "inner_clip"},
+                                                              {given(inner.schedule), "inner_schedule"}};
+    for (const auto& [is_given, field] : unread) {
+      if (is_given) {
+        throw OptionError(fmt::format("{} changes nothing without {}", named(field), named("inner_steps")));
+      }
+    }
+    return;
+  }
+  if (!given(inner.rate)) {
+    throw OptionError(fmt::format("{} needs {}, below 2 / the largest curvature of the inner loss",
+                                  named("inner_steps", fmt::format("{}", inner.steps)), named("inner_rate")));
+  }
+}
+
+std::shared_ptr<const HypergradientEstimator> HypergradientOptions::make() {
+  OptionsView view(*this);
+  view.at("method").require({method});
+  const EstimatorRow& row = find_estimator(method);
+  for (const auto& [field, own] : estimator_fields) {
+    if (view.is_given(view.at(field)) && !row.options.has(own)) refuse(field, method);
+  }
+  const bool series = row.options.has("linear_rate");
+  if (series && settings.linear_rate == 0 && !given(inner.rate)) {
+    throw OptionError(fmt::format("{} needs {} or {}, below 2 / the largest curvature of the inner loss",
+                                  named("method", method), named("linear_rate"), named("inner_rate")));
+  }
+  settings.byte_budget = std::max<int64_t>(static_cast<int64_t>(checkpoint_megabytes * 1e6), 1);
+  inner.schedule.total_steps = std::max<int64_t>(inner.steps, 1);
+  std::shared_ptr<const HypergradientEstimator> estimator = row.make(settings);
+  check_inner(estimator->implicit());
+  return estimator;
+}
+
+void HypergradientOptions::check_own(const HypergradientEstimator& estimator) {
+  OptionsView view(*this);
+  method = std::string(estimator.name());
+  for (const auto& [field, own] : estimator_fields) {
+    if (view.is_given(view.at(field))) {
+      throw OptionError(fmt::format("{} is of the library's own estimators: give it to {} when it is made",
+                                    named(field), method));
+    }
+  }
+  inner.schedule.total_steps = std::max<int64_t>(inner.steps, 1);
+  check_inner(estimator.implicit());
+}
+
+}  // namespace bilevel::python

@@ -1,0 +1,36 @@
+#pragma once
+// How a flat vector of the library looks to a user's functions: as it is, as a tensor of another shape, or as
+// a list, a tuple or a dict of tensors.
+
+#include <torch/csrc/utils/pybind.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bilevel/core/layout.h"
+#include "bilevel/core/tensor.h"
+
+namespace bilevel::python {
+
+namespace py = pybind11;
+
+class Structure {
+ public:
+  Structure() = default;  // flat
+  // Of a user's value; `name` is what it is called in errors. Throws TypeError for anything else.
+  static Structure of(const py::handle& value, const std::string& name);
+
+  // The value as one vector: the user's own memory where it is one contiguous tensor. Throws ValueError where
+  // it has not this structure.
+  Tensor flatten(const py::handle& value, const std::string& name) const;
+  py::object shown(const Tensor& flat) const;  // views; undefined = None
+
+ private:
+  enum class Kind { flat, tensor, list, tuple, dict };
+  Kind kind_ = Kind::flat;
+  std::vector<int64_t> shape_;
+  Layout layout_;
+};
+
+}  // namespace bilevel::python

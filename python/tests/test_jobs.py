@@ -1,0 +1,197 @@
+"""Jobs on data in memory and in files."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import subprocess
+import tempfile
+import threading
+import unittest
+import warnings
+
+import bilevel  # before torch and numpy: it chooses the BLAS kernels
+import numpy
+import torch
+
+PROGRAM = os.environ.get("BILEVEL_PROGRAM", "")
+
+
+def clouds(seed: int = 0, n: int = 200) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+    """Two clouds of points and their labels, a tenth of which are wrong."""
+    random = numpy.random.default_rng(seed)
+    y = random.integers(0, 2, n)
+    X = random.normal(size=(n, 3)) + 3.0 * y[:, None]
+    wrong = random.choice(n, n // 10, replace=False)
+    noisy = y.copy()
+    noisy[wrong] = 1 - noisy[wrong]
+    return X, noisy, numpy.sort(wrong)
+
+
+def setUpModule() -> None:
+    warnings.simplefilter("ignore", bilevel.BilevelWarning)
+
+
+class Clean(unittest.TestCase):
+    def test_wrong_labels_of_numpy_arrays_are_found(self) -> None:
+        X, y, wrong = clouds()
+        result = bilevel.clean(X, y)
+        found = set(result.suspects)
+        self.assertGreaterEqual(len(found & set(wrong.tolist())), 0.9 * len(wrong))
+        self.assertLessEqual(len(found - set(wrong.tolist())), 3)
+        self.assertEqual(result.weights.shape, (200,))
+        self.assertEqual(result.model_weights.shape, (4, 2))
+        self.assertEqual(result.by, "noise-model")
+
+    def test_torch_pandas_and_scipy_give_the_same(self) -> None:
+        import pandas
+        import scipy.sparse
+
+        X, y, _ = clouds()
+        expected = bilevel.clean(X, y)
+        names = numpy.array(["left", "right"])[y]
+        frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+        for rows, labels in ((torch.from_numpy(X), torch.from_numpy(y)), (frame, pandas.Series(names)), (X.tolist(), y.tolist())):
+            result = bilevel.clean(train=rows, train_labels=labels)
+            self.assertTrue(torch.equal(result.weights, expected.weights))
+        self.assertEqual(bilevel.clean(train=frame, train_labels=names).class_names, ["left", "right"])
+        sparse = bilevel.clean(train=scipy.sparse.csr_matrix(X), train_labels=y, by="noise-model")
+        self.assertEqual(set(sparse.suspects), set(expected.suspects))
+
+    def test_by_weights_with_a_validation_set(self) -> None:
+        X, y, wrong = clouds()
+        Xv, yv, _ = clouds(seed=1, n=60)
+        result = bilevel.clean(train=X, train_labels=y, valid=Xv, valid_labels=(Xv.sum(1) > 4.5).astype(int),
+                               by="weights", iterations=30)
+        self.assertEqual(result.by, "weights")
+        self.assertEqual(result.weights.shape, (200,))
+
+    @unittest.skipUnless(PROGRAM, "the program is not built")
+    def test_arrays_and_files_and_the_program_agree_to_the_bit(self) -> None:
+        X, y, _ = clouds()
+        with tempfile.TemporaryDirectory() as folder:
+            numpy.save(f"{folder}/X.npy", X)
+            numpy.save(f"{folder}/y.npy", y)
+            in_memory = bilevel.clean(X, y, threads=1)
+            from_files = bilevel.clean(train=f"{folder}/X.npy", train_labels=f"{folder}/y.npy", threads=1)
+            self.assertTrue(torch.equal(in_memory.weights, from_files.weights))
+            printed = subprocess.run(
+                [PROGRAM, "clean", "--train", f"{folder}/X.npy", "--train-labels", f"{folder}/y.npy", "--threads", "1",
+                 "--out", f"{folder}/run", "--json", "--quiet"],
+                check=True, capture_output=True,
+            ).stdout
+            by_program = json.loads(printed)
+            for key, value in by_program.items():
+                if key not in ("seconds", "folder"):
+                    self.assertEqual(value, from_files[key], key)
+            kept = bilevel.clean(X, y, threads=1, out=f"{folder}/kept")
+            self.assertEqual(kept.folder, f"{folder}/kept")
+            self.assertTrue(os.path.exists(f"{folder}/kept/suspects.csv"))
+
+    def test_what_does_not_fit_is_named(self) -> None:
+        X, y, _ = clouds()
+        with self.assertRaisesRegex(TypeError, "train_labels is missing"):
+            bilevel.clean(X)
+        with self.assertRaisesRegex(TypeError, "train_labels: arrays or paths, not both"):
+            bilevel.clean(X, "labels.npy")
+        with self.assertRaisesRegex(ValueError, "199"):
+            bilevel.clean(X, y[:-1])
+        with self.assertRaisesRegex(ValueError, "valid_labels: label 2 of example 0 is none that the training labels have"):
+            bilevel.clean(X, y, valid=X[:2], valid_labels=[2, 1])
+        X[3, 1] = numpy.nan
+        with self.assertRaisesRegex(ValueError, "finite"):
+            bilevel.clean(X, y)
+
+
+class Tune(unittest.TestCase):
+    def test_noise_columns_are_regularised_more(self) -> None:
+        random = numpy.random.default_rng(0)
+        X = random.normal(size=(150, 6))
+        y = (X[:, 0] - X[:, 1] + 0.5 * random.normal(size=150) > 0).astype(int)
+        result = bilevel.tune(X, y)
+        self.assertEqual(result.x.shape, (6,))
+        self.assertEqual(result.model_weights.shape, (7, 2))
+        self.assertIn("held_out", result.by.replace("-", "_"))
+
+
+    def test_numbers_by_ridge_regression(self) -> None:
+        random = numpy.random.default_rng(0)
+        X = random.normal(size=(120, 5))
+        y = X[:, 0] - 2 * X[:, 1] + 0.1 * random.normal(size=120)
+        result = bilevel.tune(X, y, loss="squared")
+        self.assertEqual(result.model_weights.shape, (6, 1))
+        numpy.testing.assert_allclose(result.model_weights[:2, 0], [1, -2], atol=0.05)
+        with self.assertRaisesRegex(ValueError, "train_labels holds what is no number"):
+            bilevel.tune(X, ["a"] * 120, loss="squared")
+
+
+class OtherJobs(unittest.TestCase):
+    def test_interact_on_tasks_in_memory(self) -> None:
+        random = numpy.random.default_rng(0)
+        n, tasks = 120, 4
+        task = numpy.arange(n) % tasks
+        X = random.normal(size=(n, 5))
+        y = (X[:, 0] * numpy.where(task < 2, 1, -1) > 0).astype(int)
+        result = bilevel.interact(
+            X[:60], y[:60], train_tasks=task[:60], valid=X[60:], valid_labels=y[60:], valid_tasks=task[60:], iterations=20
+        )
+        self.assertEqual(result.interactions.shape, (4, 4))
+        self.assertEqual(len(result.cluster_of_task), 4)
+
+    def test_search_on_images_in_memory(self) -> None:
+        random = numpy.random.default_rng(0)
+        images = random.integers(0, 200, (64, 8, 8)).astype(numpy.uint8)
+        labels = numpy.arange(64) % 2
+        images[labels == 0, :, :4] += 40
+        images[labels == 1, :, 4:] += 40
+        result = bilevel.search(images, labels, channels=4, cells=1, epochs=1, batch=16, method="darts")
+        self.assertEqual(result.status, "finished")
+        self.assertIn("|", result.genotype)
+
+    def test_learn_and_count(self) -> None:
+        result = bilevel.learn(data="sinusoids", iterations=3, test_tasks=5)
+        self.assertEqual(result.status, "finished")
+        counted = bilevel.count(space="nasbench201", random=2)
+        self.assertEqual(len(counted.genotypes), 2)
+
+
+class Citizen(unittest.TestCase):
+    def test_threads_stay_what_they_were(self) -> None:
+        before = torch.get_num_threads()
+        X, y, _ = clouds(n=80)
+        bilevel.clean(X, y, threads=before + 1)
+        self.assertEqual(torch.get_num_threads(), before)
+
+    def test_other_threads_run_while_a_job_works(self) -> None:
+        done, turns = threading.Event(), []
+
+        def count() -> None:
+            while not done.wait(0.001):
+                turns.append(1)
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        result = bilevel.solve("hyper-cleaning", iterations=100, records=2)
+        done.set()
+        thread.join()
+        self.assertGreater(len(turns), 20 * result.seconds)  # it waits a thousandth of a second each time
+
+    def test_signatures_and_help_come_from_the_tables(self) -> None:
+        signature = inspect.signature(bilevel.clean)
+        self.assertEqual(list(signature.parameters)[:2], ["train", "train_labels"])
+        self.assertEqual(signature.parameters["folds"].default, 5)
+        self.assertIn("folds: ", bilevel.clean.__doc__)
+        self.assertNotIn("\x1f", bilevel.clean.__doc__)
+        for job in ("solve", "check", "compare", "diagnose", "tune", "search", "train", "learn", "interact"):
+            self.assertGreater(len(inspect.signature(getattr(bilevel, job)).parameters), 10)
+
+    def test_warnings_are_python_warnings(self) -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            bilevel._jobs.Listener(None).warning("careful")
+        self.assertIs(caught[0].category, bilevel.BilevelWarning)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,83 @@
+"""torch.nn modules as problems."""
+
+from __future__ import annotations
+
+import unittest
+
+import bilevel  # before torch: it chooses the BLAS kernels
+import torch
+
+
+def data() -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(0)
+    train, valid = torch.linspace(-1, 1, 20).unsqueeze(1), torch.linspace(-0.9, 0.9, 50).unsqueeze(1)
+    return train, (3 * train).sin() + 0.5 * torch.randn(20, 1, generator=generator), valid, (3 * valid).sin()
+
+
+class Modules(unittest.TestCase):
+    def setUp(self) -> None:
+        torch.manual_seed(0)
+        self.net = torch.nn.Sequential(torch.nn.Linear(1, 20), torch.nn.Tanh(), torch.nn.Linear(20, 1))
+        train, noisy, valid, clean = data()
+
+        def inner(net, x):
+            decay = sum(x[i].exp() * p.square().sum() for i, p in enumerate(net.parameters()))
+            return (net(train) - noisy).square().mean() + decay
+
+        def outer(net, x):
+            return (net(valid) - clean).square().mean()
+
+        self.inner, self.outer = inner, outer
+        self.problem = bilevel.ModuleProblem(self.net, outer=outer, inner=inner, x=torch.full((4,), -6.0))
+
+    def test_a_step_is_the_one_by_hand(self) -> None:
+        rate = 0.05
+        x = self.problem.x.clone().requires_grad_(True)
+        parameters = list(self.net.parameters())
+        gradients = torch.autograd.grad(self.inner(self.net, x), parameters, create_graph=True)
+        moved = dict(zip(dict(self.net.named_parameters()), (p - rate * g for p, g in zip(parameters, gradients))))
+        loss = self.outer(lambda t: torch.nn.utils.stateless.functional_call(self.net, moved, t), x)
+        by_hand = torch.autograd.grad(loss, x)[0]
+        found = bilevel.hypergradient(self.problem, method="reverse", inner_steps=1, inner_rate=rate)
+        self.assertLess(((found.value - by_hand).norm() / by_hand.norm()).item(), 1e-5)
+        for name, tensor in moved.items():
+            self.assertLess((found.w[name] - tensor).abs().max().item(), 1e-6)
+
+    def test_tuning_lowers_the_loss_and_leaves_the_module_alone_until_write(self) -> None:
+        before = {name: p.clone() for name, p in self.net.state_dict().items()}
+        kept = list(self.net.parameters())
+        result = bilevel.solve(
+            self.problem, algorithm="double-loop", method="truncated", truncate=10, iterations=40, inner_steps=20,
+            inner_rate=0.02, inner_optimizer="adam", outer_rate=0.1,
+        )
+        self.assertLess(result.history[-1]["outer_loss"], 0.5 * result.history[0]["outer_loss"])
+        for name, tensor in self.net.state_dict().items():
+            self.assertTrue(torch.equal(tensor, before[name]))
+        self.assertTrue(all(a is b for a, b in zip(kept, self.net.parameters())))
+        self.problem.write(result.w)
+        with torch.no_grad():
+            self.assertAlmostEqual(self.outer(self.net, result.x).item(), result.outer_loss, places=5)
+
+    def test_running_statistics_and_dropout_leave_no_trace(self) -> None:
+        net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+        rows = torch.randn(40, 3)
+        problem = bilevel.ModuleProblem(
+            net, outer=lambda net, x, r: net(r).square().mean(),
+            inner=lambda net, x, r: (net(r) - 1).square().mean() + x.exp() * sum(p.square().sum() for p in net.parameters()),
+            x=torch.tensor(-3.0), inner_data=rows, outer_data=rows,
+        )
+        mean, state = net[1].running_mean.clone(), torch.get_rng_state()
+        options = {"algorithm": "stocbio", "iterations": 3, "inner_batch": 10, "outer_batch": 10, "inner_rate": 0.01}
+        first, second = bilevel.solve(problem, **options), bilevel.solve(problem, **options)
+        self.assertTrue(torch.equal(net[1].running_mean, mean))
+        self.assertTrue(torch.equal(torch.get_rng_state(), state))
+        self.assertTrue(torch.equal(first.x, second.x))  # dropout draws from the batches' seeds
+        self.assertEqual(first.x.shape, ())
+
+    def test_a_module_without_parameters_is_refused(self) -> None:
+        with self.assertRaisesRegex(ValueError, "no parameter that requires a gradient"):
+            bilevel.ModuleProblem(torch.nn.Tanh(), outer=lambda n, x: x, inner=lambda n, x: x)
+
+
+if __name__ == "__main__":
+    unittest.main()

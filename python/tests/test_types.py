@@ -1,0 +1,61 @@
+"""The package's types, by mypy: the stubs are made from the field tables."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RIGHT = '''
+import torch
+import bilevel
+
+problem = bilevel.Problem(outer=lambda x, w: w.sum(), inner=lambda x, w: (w - x).square().sum())
+found = bilevel.hypergradient(problem, torch.zeros(3), torch.zeros(3), method="cg", terms=5, damping=0.1)
+result = bilevel.solve(problem, torch.zeros(3), torch.zeros(3), algorithm="aid-cg", iterations=3, progress=True)
+bilevel.clean([[0.0]], [1], folds=5, out="runs/a")
+version: str = bilevel.__version__
+'''
+WRONG = '''
+import bilevel
+
+bilevel.solve("ridge", iteration=3)
+bilevel.solve("ridge", iterations="many")
+bilevel.check("ridge", curvature="flat")
+bilevel.hypergradient()
+'''
+
+
+@unittest.skipUnless(shutil.which("mypy"), "mypy is not installed")
+class Types(unittest.TestCase):
+    def mypy(self, *arguments: str) -> str:
+        path = os.environ["PYTHONPATH"].split(os.pathsep)[0]
+        return subprocess.run(
+            ["mypy", "--python-executable", sys.executable, "--ignore-missing-imports", "--follow-imports=silent",
+             "--no-error-summary", "--cache-dir", self.cache, *arguments],
+            env={**os.environ, "MYPYPATH": path}, capture_output=True, text=True,
+        ).stdout
+
+    def setUp(self) -> None:
+        self.cache = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.cache)
+
+    def test_right_calls_pass_and_wrong_ones_are_found(self) -> None:
+        for text, wrong in ((RIGHT, []), (WRONG, [4, 5, 6, 7])):
+            with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+                file.write(text)
+                file.flush()
+                printed = self.mypy(file.name)
+            lines = [int(line.split(":")[1]) for line in printed.splitlines() if ": error:" in line]
+            self.assertEqual(sorted(set(lines)), wrong, printed)
+
+    def test_the_package_itself(self) -> None:
+        path = os.environ["PYTHONPATH"].split(os.pathsep)[0]
+        self.assertEqual(self.mypy(f"{path}/bilevel"), "")
+
+
+if __name__ == "__main__":
+    unittest.main()
