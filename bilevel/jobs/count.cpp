@@ -6,10 +6,9 @@
 #include <string_view>
 
 #include "bilevel/core/random.h"
-#include "bilevel/data/file_error.h"
-#include "bilevel/data/line_reader.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/genotype_lines.h"
 #include "bilevel/nas/genotype.h"
 
 namespace bilevel {
@@ -72,26 +71,6 @@ CellCount count_cell(const nas::SearchSpace& space, std::string_view text,
   return {nas::genotype_text(network.genotype()), network.parameters(), network.multiply_adds()};
 }
 
-void count_file(const nas::SearchSpace& space, const CountJobOptions& o, std::vector<CellCount>& cells) {
-  constexpr int64_t largest = int64_t{1} << 30;
-  LineReader lines(o.file, largest);
-  const size_t before = cells.size();
-  std::string_view line;
-  while (lines.next(line)) {
-    line = trimmed(line);
-    if (line.empty() || line.starts_with('#')) continue;
-    try {
-      cells.push_back(count_cell(space, line, o.network));
-    } catch (const std::invalid_argument& error) {
-      line_error(o.file, lines.number(), fmt::format("a genotype of {}", space.name), error.what(),
-                 "lines that begin with # are passed over");
-    }
-  }
-  if (cells.size() == before) {
-    throw std::runtime_error(fmt::format("{}: no genotype is in it, only empty lines and comments", o.file));
-  }
-}
-
 }  // namespace
 
 CountJobResult run_count(CountJobOptions o, RunContext& /*context*/) {
@@ -108,7 +87,11 @@ CountJobResult run_count(CountJobOptions o, RunContext& /*context*/) {
   o.network.completed(space.kind).validate(space.kind);  // so that no line of a file is blamed for an option
   CountJobResult result;
   for (const std::string& text : o.genotypes) result.cells.push_back(count_cell(space, text, o.network));
-  if (!o.file.empty()) count_file(space, o, result.cells);
+  if (!o.file.empty()) {
+    for_each_genotype(o.file, fmt::format("a genotype of {}", space.name), [&](std::string_view text) {
+      result.cells.push_back(count_cell(space, text, o.network));
+    });
+  }
   // From a stream of its own: these are not the cells that a random search draws under the seed.
   Random random(named_seed(o.seed, "count"));
   for (int64_t i = 0; i < o.random; ++i) {

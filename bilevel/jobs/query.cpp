@@ -5,10 +5,9 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "bilevel/data/file_error.h"
-#include "bilevel/data/line_reader.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/genotype_lines.h"
 #include "bilevel/nas/genotype.h"
 
 namespace bilevel {
@@ -72,34 +71,16 @@ void require_question(const QueryJobOptions& o) {
   }
 }
 
-void query_file(const nas::Benchmark& benchmark, const nas::SearchSpace& space, const std::string& path,
-                std::vector<nas::BenchmarkEntry>& entries) {
-  constexpr int64_t largest = int64_t{1} << 30;
-  LineReader lines(path, largest);
-  std::string_view line;
-  while (lines.next(line)) {
-    line = trimmed(line);
-    if (line.empty() || line.starts_with('#')) continue;
-    try {
-      entries.push_back(benchmark.query(space, nas::parse_genotype(space, line)));
-    } catch (const std::invalid_argument& error) {
-      line_error(path, lines.number(), "a genotype", error.what(), "lines that begin with # are passed over");
-    }
-  }
-}
-
 std::vector<nas::BenchmarkEntry> collect_entries(const QueryJobOptions& o, const nas::Benchmark& benchmark,
                                                  const nas::SearchSpace& space) {
   if (o.best > 0) return benchmark.ranking(o.by.empty() ? benchmark.accuracy_columns().back() : o.by, o.best);
   std::vector<nas::BenchmarkEntry> entries;
-  for (const std::string& text : o.genotypes) {
+  const auto query = [&](std::string_view text) {
     entries.push_back(benchmark.query(space, nas::parse_genotype(space, text)));
-  }
-  if (!o.file.empty()) query_file(benchmark, space, o.file, entries);
+  };
+  for (const std::string& text : o.genotypes) query(text);
+  if (!o.file.empty()) for_each_genotype(o.file, "a genotype", query);
   for (const std::string& hash : o.hashes) entries.push_back(benchmark.query_hash(hash));
-  if (entries.empty()) {
-    throw OptionError(fmt::format("{}: it holds no genotype, only empty lines", named("file", o.file)));
-  }
   return entries;
 }
 

@@ -84,7 +84,7 @@ TEST_F(Query, ReadsAFileOfGenotypes) {
   EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.txt: line 2"), HasSubstr("position 7: expected '|'")));
   EXPECT_THAT(bad.out, IsEmpty());
   put("empty.txt", "\n# nothing\n");
-  EXPECT_THAT(query("--file '" + folder_ / "empty.txt" + "'").err, HasSubstr("it holds no genotype"));
+  EXPECT_THAT(query("--file '" + folder_ / "empty.txt" + "'").err, HasSubstr("no genotype is in it"));
 }
 
 TEST_F(Query, AnswersByHash) {
