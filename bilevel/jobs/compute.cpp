@@ -26,8 +26,7 @@ const Fields<ComputeOptions>& ComputeOptions::fields() {
         .is(FieldKind::place)
         .first();
     f.add(
-         "threads", [](auto& o) -> auto& { return o.threads; },
-         "threads; 0 = all cores")
+         "threads", [](auto& o) -> auto& { return o.threads; }, "threads; 0 = all cores")
         .in(at_least(0, most_threads))
         .is(FieldKind::place)
         .first();
