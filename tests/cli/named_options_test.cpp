@@ -25,8 +25,17 @@ namespace {
 using Names = std::set<std::string>;
 
 // Of cmake, Google Test and npm; and one of earlier versions' run folders.
-const Names of_other_programs{"--preset", "--build",          "--install",    "--prefix",
-                              "--gtest",  "--ignore-scripts", "--auto-choice"};
+const Names of_other_programs{"--preset",
+                              "--build",
+                              "--install",
+                              "--prefix",
+                              "--gtest",
+                              "--ignore-scripts",
+                              "--auto-choice",
+                              "--no-python",
+                              "--nproc-per-node",  // torchrun's
+                              "--no-build-isolation",
+                              "--system-site-packages"};  // of pip and venv
 
 Names options_in(const std::string& text) {
   static const std::regex option("(^|[^A-Za-z0-9_-])(--[a-z][a-z0-9]*(-[a-z0-9]+)*)");
@@ -156,6 +165,13 @@ std::vector<std::pair<std::string, Names>> shown_commands(const std::string& tex
     if (!line.starts_with("  ") || !std::regex_search(line, match, call)) continue;
     std::string rest = line.substr(static_cast<size_t>(match.position()));
     rest = rest.substr(0, rest.find(" #"));
+    // `bilevel launch --processes 2 -- solve ...`: what follows is another command line.
+    if (const size_t other = rest.find(" -- "); other != std::string::npos) {
+      const std::vector<std::pair<std::string, Names>> started =
+          shown_commands("  bilevel " + rest.substr(other + 4));
+      shown.insert(shown.end(), started.begin(), started.end());
+      rest = rest.substr(0, other);
+    }
     const auto& all = commands().all();
     std::string name = match[3];
     if (match[1].matched && all.count(match[1].str() + name) > 0) name = match[1].str() + name;

@@ -313,7 +313,7 @@ TEST_F(SearchTest, BadInputIsNamedAndLeavesNothing) {
       {data() + " --batch 33", 2, {"--batch 33", "only 32 training images", "smaller batch"}},
       {small() + " --space nasbench1shot1-1 --stop skips", 2, {"--stop skips", "use eigenvalue"}},
       {" --data " + folder_ / "images", 2, {folder_ / "images", "--labels"}},
-      {" --data " + folder_ / "photos", 1, {"photos/dog/b.png", "found 6 x 6", "--image-size"}},
+      {" --data " + folder_ / "photos", 2, {"takes 0 of 2 images", "bring more images"}},
       {small() + " --split " + folder_ / "overlap.json",
        1,
        {"overlap.json", "4 in \"train\" and in \"valid\""}},

@@ -169,7 +169,7 @@ TEST(CleanJob, AnInterruptedRunGoesOnToTheSameBits) {
   EXPECT_EQ(resumed.end.status, RunStatus::finished);
   EXPECT_TRUE(resumed.clean.weights.equal(whole.clean.weights));
   EXPECT_EQ(resumed.clean.cleaned.valid_loss, whole.clean.cleaned.valid_loss);
-  EXPECT_THAT(resumed.files, ElementsAre("weights.csv", "suspects.csv"));
+  EXPECT_THAT(resumed.files, ElementsAre("weights.csv", "suspects.csv", "model.npy", "model.json"));
   EXPECT_TRUE(std::filesystem::exists(folder / "run/suspects.csv"));
 
   ExampleSets changed = sets;
@@ -191,7 +191,8 @@ TEST(CleanJob, AnInterruptedTableIsRepeated) {
   const CleanJobResult resumed = run_clean(plain_options(), sets, second);
   const CleanJobResult whole = run_clean(plain_options(), sets, alone);
   EXPECT_TRUE(resumed.table->posterior.equal(whole.table->posterior));
-  EXPECT_THAT(resumed.files, ElementsAre("weights.csv", "suspects.csv", "noise_matrix.csv", "model.npy"));
+  EXPECT_THAT(resumed.files,
+              ElementsAre("weights.csv", "suspects.csv", "noise_matrix.csv", "model.npy", "model.json"));
 }
 
 // For who looks at the problem of a stored run, of this version or of an earlier one.

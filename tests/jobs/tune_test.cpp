@@ -123,7 +123,7 @@ TEST(TuneJob, AnInterruptedRunGoesOnToTheSameBits) {
   EXPECT_EQ(resumed.end.status, RunStatus::finished);
   EXPECT_TRUE(resumed.x.equal(whole.x));
   EXPECT_TRUE(resumed.model.equal(whole.model));
-  EXPECT_THAT(resumed.files, ElementsAre("regularisers.npy", "regularisers.csv", "model.npy"));
+  EXPECT_THAT(resumed.files, ElementsAre("regularisers.npy", "regularisers.csv", "model.npy", "model.json"));
   EXPECT_TRUE(read_npy(folder / "run/model.npy").equal(whole.model));
 }
 
