@@ -1,5 +1,6 @@
 # Installs the library into a fresh prefix, builds examples/ against it from a copy outside the tree, and runs the short
 # ones: losses must fall, and a user's own parts stand beside the built-in ones.
+cmake_policy(VERSION 3.22)
 set(work ${BUILD_DIR}/install-test)
 file(REMOVE_RECURSE ${work})
 file(COPY ${SOURCE_DIR}/examples DESTINATION ${work})

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <ostream>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -214,8 +213,13 @@ struct ComparisonInterrupted {};
 
 ComparedOverSeeds over_seeds(const ComparedAlgorithm& a, const AlgorithmSettings& settings) {
   ComparedOverSeeds all;
-  const std::set<std::string> reads = options_read(find_algorithm(a.name), settings);
-  if (reads.contains("inner_steps")) all.inner_steps = a.inner_steps;
+  // What an algorithm of one's own does with T, nobody knows here.
+  const auto& rows = algorithm_rows();
+  const auto row =
+      std::find_if(rows.begin(), rows.end(), [&](const AlgorithmRow& r) { return r.name == a.name; });
+  if (row != rows.end() && options_read(*row, settings).contains("inner_steps")) {
+    all.inner_steps = a.inner_steps;
+  }
   std::vector<double> iterations, calls, values, norms;
   for (const ComparedRun& run : a.runs) {
     iterations.push_back(static_cast<double>(run.summary.state.iteration));

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 import numpy
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -43,7 +43,7 @@ class _LinearClassifier(ClassifierMixin, BaseEstimator):
     def _take_single_class(self) -> None:
         self.coef_ = numpy.zeros((1, self.n_features_in_))
         self.intercept_ = numpy.zeros(1)
-        self.result_ = None
+        self.result_: Optional[Result] = None
 
     def decision_function(self, X: Any) -> Any:
         """The scores X W + b, one column a class; with two classes the second's lead alone."""
