@@ -79,7 +79,9 @@ def built(folder: pathlib.Path) -> pathlib.Path:
     subprocess.run(configure, check=True)
     package = folder / "python" / "bilevel"
     try:
-        subprocess.run(["cmake", "--build", str(folder), "--parallel", "--target", "bilevel-python-package"], check=True)
+        # A number, because make takes --parallel alone for as many compilers at once as there are files.
+        jobs = str(len(os.sched_getaffinity(0)))
+        subprocess.run(["cmake", "--build", str(folder), "--parallel", jobs, "--target", "bilevel-python-package"], check=True)
     except subprocess.CalledProcessError as error:
         raise RuntimeError("the module was not built: see what CMake says above, and scripts/install-dependencies") from error
     return package
