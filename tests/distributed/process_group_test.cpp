@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <barrier>
 #include <chrono>
 #include <filesystem>
 #include <stdexcept>
@@ -115,7 +116,9 @@ TEST(ProcessGroup, a_rank_that_fails_is_named_with_its_cause) {
 TEST(ProcessGroup, only_the_first_failure_counts) {
   BILEVEL_NEEDS_GLOO();
   std::vector<int> first(3);
+  std::barrier all_have_joined(3);  // who is still joining would be told of the failure, and rightly so
   run_ranks(3, [&](const auto& group) {
+    all_have_joined.arrive_and_wait();
     first[static_cast<size_t>(group->rank())] = group->fail("all of them at once", 2) ? 1 : 0;
   });
   EXPECT_EQ(first[0] + first[1] + first[2], 1);
