@@ -22,16 +22,7 @@ const Fields<MaSobaOptions>& MaSobaOptions::fields() {
   static const Fields<MaSobaOptions> table = [] {
     using O = MaSobaOptions;
     Fields<O> f;
-    add_inner_rate(
-        f, [](O & o) -> auto& { return o.inner_rate; });
-    f.add(
-        "inner_schedule", [](O & o) -> auto& { return o.inner_schedule; }, schedule_words);
-    add_linear_rate(
-        f, [](O & o) -> auto& { return o.linear_rate; });
-    f.add(
-        "linear_schedule", [](O & o) -> auto& { return o.linear_schedule; }, schedule_words);
-    f.include(
-        [](O & o) -> auto& { return o.curvature; }, matrix_fields());
+    add_single_loop_fields(f);
     f.add(
          "averaging", [](O & o) -> auto& { return o.averaging; }, "the newest sample's part, in (0, 1]")
         .in(above(0, 1));

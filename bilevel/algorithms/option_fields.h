@@ -42,4 +42,19 @@ void add_linear_rate(Fields<Options>& f, Member member) {
   f.add("linear_rate", member, "rate of the series or of v's steps; 0 = the inner rate").in(at_least(0));
 }
 
+// Of SOBA and its kin: one step of w and one of v at a time, each with its rate and schedule.
+template <typename O>
+void add_single_loop_fields(Fields<O>& f) {
+  add_inner_rate(
+      f, [](O & o) -> auto& { return o.inner_rate; });
+  f.add(
+      "inner_schedule", [](O & o) -> auto& { return o.inner_schedule; }, schedule_words);
+  add_linear_rate(
+      f, [](O & o) -> auto& { return o.linear_rate; });
+  f.add(
+      "linear_schedule", [](O & o) -> auto& { return o.linear_schedule; }, schedule_words);
+  f.include(
+      [](O & o) -> auto& { return o.curvature; }, matrix_fields());
+}
+
 }  // namespace bilevel

@@ -21,16 +21,7 @@ const Fields<SobaOptions>& SobaOptions::fields() {
   static const Fields<SobaOptions> table = [] {
     using O = SobaOptions;
     Fields<O> f;
-    add_inner_rate(
-        f, [](O & o) -> auto& { return o.inner_rate; });
-    f.add(
-        "inner_schedule", [](O & o) -> auto& { return o.inner_schedule; }, schedule_words);
-    add_linear_rate(
-        f, [](O & o) -> auto& { return o.linear_rate; });
-    f.add(
-        "linear_schedule", [](O & o) -> auto& { return o.linear_schedule; }, schedule_words);
-    f.include(
-        [](O & o) -> auto& { return o.curvature; }, matrix_fields());
+    add_single_loop_fields(f);
     f.include(
         [](O & o) -> auto& { return o.outer; }, outer_fields());
     return f;
