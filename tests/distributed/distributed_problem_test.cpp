@@ -16,6 +16,7 @@
 #include "bilevel/problems/ridge.h"
 #include "tests/distributed/ranks.h"
 #include "tests/support.h"
+#include "tests/unsolved_setting.h"
 
 namespace bilevel::test {
 namespace {
@@ -47,26 +48,6 @@ TEST(RankSlice, pieces_follow_each_other_and_make_up_the_batch) {
   EXPECT_TRUE(at::equal(slice_of({}, 7, 1, 3).batch.index, at::tensor({3, 4}, at::kLong)));
 }
 
-struct DividedSetting {
-  explicit DividedSetting(const std::string& name) : named(make_problem(name)), problem(*named.problem) {
-    x = problem.initial_outer(0);
-    x = x + 0.2 * random_like(x, 5);
-    start = problem.initial_inner(1);
-    options.steps = 12;
-    options.rate = named.inner_rate;
-    settings.terms = 4;
-    settings.truncate = 5;
-    settings.seed = 7;
-    settings.byte_budget = 3 * static_cast<int64_t>(start.nbytes());
-    settings.curvature.damping = named.convex ? 0 : 3;
-  }
-  NamedProblem named;
-  const Problem& problem;
-  Tensor x, start;
-  InnerOptions options;
-  EstimatorSettings settings;
-};
-
 // Batches of another size each step, the last ones smaller than the group.
 InnerBatches uneven_batches(const Problem& problem) {
   return [&problem](int64_t t) {
@@ -80,7 +61,7 @@ InnerBatches uneven_batches(const Problem& problem) {
   };
 }
 
-std::vector<Tensor> all_hypergradients(const Problem& problem, const DividedSetting& s,
+std::vector<Tensor> all_hypergradients(const Problem& problem, const UnsolvedSetting& s,
                                        OracleCounts& counts) {
   Oracle oracle(problem);
   std::vector<Tensor> values;
@@ -103,14 +84,14 @@ class EveryProblem : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(EveryProblem, has_the_same_hypergradients_by_every_estimator_on_1_2_and_3_ranks) {
   BILEVEL_NEEDS_GLOO();
-  const DividedSetting alone(GetParam());
+  const UnsolvedSetting alone(GetParam());
   OracleCounts expected_counts;
   const std::vector<Tensor> expected = all_hypergradients(alone.problem, alone, expected_counts);
   ASSERT_EQ(expected.size(), 2 * estimator_rows().size() + 3);
   for (const int size : {1, 2, 3}) {
     std::vector<std::vector<Tensor>> found(static_cast<size_t>(size));
     run_ranks(size, [&](const auto& group) {
-      const DividedSetting own(GetParam());
+      const UnsolvedSetting own(GetParam());
       const DistributedProblem problem(own.problem, group);
       problem.check(GetParam(), own.start, own.x);
       OracleCounts counts;
@@ -135,7 +116,7 @@ TEST_P(EveryProblem, has_the_same_hypergradients_by_every_estimator_on_1_2_and_3
 // Products that no estimator above asks for, and graphs of the losses themselves.
 TEST_P(EveryProblem, has_the_same_products_and_graphs) {
   BILEVEL_NEEDS_GLOO();
-  const DividedSetting s(GetParam());
+  const UnsolvedSetting s(GetParam());
   const Tensor v = random_like(s.start, 1), u = random_like(s.x, 2);
   Batch two;
   if (s.problem.inner_samples() > 2) two.index = at::tensor({2, 1}, at::kLong);

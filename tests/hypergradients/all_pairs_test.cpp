@@ -18,6 +18,7 @@
 #include "bilevel/problems/registry.h"
 #include "bilevel/problems/ridge.h"
 #include "tests/support.h"
+#include "tests/unsolved_setting.h"
 
 namespace bilevel::test {
 namespace {
@@ -36,28 +37,6 @@ const std::set<std::string>& reverse_family() {
   static const std::set<std::string> names = {"reverse", "reverse-sqrt", "reverse-binomial", "forward"};
   return names;
 }
-
-// A problem at an x that is no special point, with a dozen steps that leave the inner problem unsolved.
-struct Setting {
-  explicit Setting(const std::string& name) : named(make_problem(name)), problem(*named.problem) {
-    x = problem.initial_outer(0);
-    x = x + 0.2 * random_like(x, 5);
-    start = problem.initial_inner(1);
-    options.steps = 12;
-    options.rate = named.inner_rate;
-    settings.terms = 4;
-    settings.truncate = 5;
-    settings.seed = 7;
-    settings.byte_budget = 3 * static_cast<int64_t>(start.nbytes());
-    // On networks the Hessian is indefinite and conjugate gradients rightly stop: damped, it is positive.
-    settings.curvature.damping = named.convex ? 0 : 3;
-  }
-  NamedProblem named;
-  const Problem& problem;
-  Tensor x, start;
-  InnerOptions options;
-  EstimatorSettings settings;
-};
 
 // An orthonormal basis of span {p, A p, ..., A^(size-1) p}, of fewer vectors where the space is smaller.
 Tensor krylov_basis(const Tensor& a, const Tensor& p, int64_t size) {
@@ -114,7 +93,7 @@ Tensor dense_general(const Problem& problem, const Tensor& x, const Trajectory& 
   return backward ? h : h - last.cross.mv(v);
 }
 
-Tensor expected_value(const std::string& name, const Setting& s, const Trajectory& inner) {
+Tensor expected_value(const std::string& name, const UnsolvedSetting& s, const Trajectory& inner) {
   const int64_t steps = inner.steps();
   if (reverse_family().count(name)) return graph_hypergradient(s.problem, s.x, inner, 0, true);
   if (name == "one-step") return graph_hypergradient(s.problem, s.x, inner, steps - 1, false);
@@ -146,7 +125,7 @@ class EveryPair : public ::testing::TestWithParam<std::tuple<std::string, std::s
 
 TEST_P(EveryPair, is_its_formula_at_an_unsolved_inner_problem) {
   const auto& [estimator, problem_name] = GetParam();
-  const Setting s(problem_name);
+  const UnsolvedSetting s(problem_name);
   Oracle oracle(s.problem);
   const Trajectory inner = run_all_kept(oracle, s.x, s.start, s.options);
   const Tensor expected = expected_value(estimator, s, inner);
@@ -179,7 +158,7 @@ class EveryOptimizer : public ::testing::TestWithParam<std::tuple<std::string, s
 // learned.
 TEST_P(EveryOptimizer, unrolled_estimators_are_the_derivative_of_the_steps_taken) {
   const auto& [optimizer, problem_name] = GetParam();
-  Setting s(problem_name);
+  UnsolvedSetting s(problem_name);
   s.options.optimizer = optimizer;
   s.options.schedule = {ScheduleKind::cosine, 20, 0.2};
   s.options.momentum = 0.6;
@@ -241,7 +220,7 @@ class EverySolved : public ::testing::TestWithParam<std::string> {
     reference = implicit_reference(oracle, s.x, inner.final.w);
     w = reference.inner.w;
   }
-  Setting s;
+  UnsolvedSetting s;
   Oracle oracle;
   ImplicitReference reference;
   Tensor w;
