@@ -36,10 +36,9 @@ struct CsvOptions {
   // their names, in whatever order they stand: a name that only one of the two has is an error. Otherwise
   // their places must do.
   const TableSchema* like = nullptr;
-  bool labels_are_numbers = false;  // targets of a regression: need not be whole
-  bool may_lack_label = false;      // new rows, whose classes nobody knows; with a schema
-  bool reads_text = true;           // false: text is an error in every column but those of labels and groups
-  bool is_tsv = false;              // tabs are the likelier separator
+  bool labels_are_numbers = false;           // targets of a regression: need not be whole
+  bool may_lack_label = false;               // new rows, whose classes nobody knows; with a schema
+  bool is_tsv = false;                       // tabs are the likelier separator
   at::ScalarType dtype = at::kDouble;        // of the values; float or double
   int64_t largest_bytes = int64_t{1} << 33;  // of the text; a bound on what a compressed file may unpack to
   void validate() const;                     // throws std::invalid_argument

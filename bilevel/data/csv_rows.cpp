@@ -165,8 +165,7 @@ void CsvReader::take_text(size_t i, std::string_view field) {
   double value = 0;
   const bool is_wrong = parse_number(field, value) || is_broken_number(field) ||
                         (options_.decimal == '.' && is_comma_number(field));
-  if (!may_be_comma && (is_wrong || options_.like != nullptr || !options_.reads_text))
-    fail_in_number(i, field);
+  if (!may_be_comma && (is_wrong || options_.like != nullptr)) fail_in_number(i, field);
   if (may_be_comma) {
     if (comma_.count++ == 0) {
       comma_.line = lines_->number();
