@@ -149,7 +149,7 @@ bool repeats_finished_run(const ProcessOptions& process, const CommonOptions& co
   return true;
 }
 
-// ---- what is said along the way ----
+// ---- progress and warnings ----
 
 class StepLine {
  public:

@@ -9,7 +9,7 @@
 //
 // A set that counts one example, as of problems without any, is evaluated by every rank in full.
 //
-// What a problem draws from batch.seed for a whole batch, such as dropout, would be drawn anew for every
+// What a problem draws from batch.seed for a whole batch, such as dropout, would be drawn again for every
 // slice: the check below refuses such a problem.
 
 #include <memory>

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double raw_penalties[] = {10, 1, 0.1, 0.01};
 constexpr double raw_tolerance = 1e-4;
-constexpr int64_t most_penalty_tasks = 20;  // one number is told by a few
+constexpr int64_t most_penalty_tasks = 20;  // a few decide one number
 
 // Scores of a task's validation examples. Rows are moved and scaled by the task's training examples, all by
 // one number. With more pixels than examples the fit lies in the span of the rows: solved in coordinates of

@@ -28,7 +28,7 @@ double test_accuracy(const nas::EpochRecord& record) {
 
 namespace {
 
-// ---- what is said along the way ----
+// ---- progress ----
 
 std::string epoch_line(const nas::SearchSpace& space, const nas::EpochRecord& r, int64_t epochs) {
   const auto text = [](double value, const char* format) {

@@ -128,7 +128,7 @@ nas::TrainState resumed_training(const TrainSetup& setup, const Checkpoint& chec
                                  const RunContext& context) {
   require_identity(context, checkpoint, {{"data", setup.digest}},
                    fmt::format("the images or their labels are not those that it began with; give back the "
-                               "same files, or begin anew with {}",
+                               "same files, or start a new run with {}",
                                named("out")));
   return nas::take_training(checkpoint, *setup.training);
 }

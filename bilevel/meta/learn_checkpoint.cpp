@@ -56,7 +56,8 @@ void complete_best(int64_t outer, LearnState& state) {
   }
   const auto record = std::find_if(state.history.begin(), state.history.end(),
                                    [&](const LearnRecord& r) { return r.iteration == state.best_iteration; });
-  if (record == state.history.end()) throw std::runtime_error("its best iteration is none of its records");
+  if (record == state.history.end())
+    throw std::runtime_error("the checkpoint has no record of its best iteration");
   state.best_valid = record->valid;
 }
 
