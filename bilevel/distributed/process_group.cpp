@@ -31,6 +31,7 @@ constexpr double looking_seconds = 3;
 constexpr const char* failure_key = "failure";
 std::string member_key(int rank) { return fmt::format("member/{}", rank); }
 std::string waiting_key(int rank) { return fmt::format("waiting/{}", rank); }
+std::string left_key(int rank) { return fmt::format("left/{}", rank); }
 
 // `by`: the rank that found out, so that two which find the same do not both take theirs for the first.
 std::string facts_text(const FailureFacts& facts, int by) {
@@ -94,7 +95,16 @@ std::shared_ptr<ProcessGroup> ProcessGroup::join(const RankPlace& place, const G
 ProcessGroup::ProcessGroup(const RankPlace& place, const GroupOptions& options)
     : place_(place), options_(options), parts_(std::make_unique<Parts>()) {}
 
-ProcessGroup::~ProcessGroup() = default;
+// The others may still be reading what a rank of the meeting place's process has read already.
+ProcessGroup::~ProcessGroup() {
+  if (parts_->members.size() < static_cast<size_t>(size())) return;  // they never met
+  try {
+    parts_->store->set(left_key(rank()), "");
+    if (parts_->store->ends_with_this_process()) wait_for_others(left_key);
+  } catch (const std::exception&) {
+    // The meeting place went first: nobody waits for this rank.
+  }
+}
 
 void ProcessGroup::meet() {
   const auto begin = GroupClock::now();
@@ -117,6 +127,7 @@ void ProcessGroup::meet() {
   } catch (const std::exception& error) {
     explain(error.what());
   }
+  gather("");  // one that left while another was still connecting to it would look like a rank that died
 }
 
 std::string ProcessGroup::name_of(int rank) const {
@@ -242,18 +253,20 @@ bool ProcessGroup::fail(const std::string& cause, int exit_code) noexcept {
         rank());
     const bool first = parts_->store->set_first(failure_key, mine) == mine;
     if (!parts_->store->ends_with_this_process()) return first;
-    // The others must have read it before the place is gone.
-    const auto begin = GroupClock::now();
-    for (int other = 0; other < size(); ++other) {
-      while (other != rank() && !parts_->store->has(waiting_key(other)) &&
-             elapsed_since(begin) < looking_seconds) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
-    }
+    wait_for_others(waiting_key);  // they must have read it before the place is gone
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return first;
   } catch (const std::exception&) {
     return true;
+  }
+}
+
+void ProcessGroup::wait_for_others(std::string (*key)(int rank)) {
+  const auto begin = GroupClock::now();
+  for (int other = 0; other < size(); ++other) {
+    while (other != rank() && !parts_->store->has(key(other)) && elapsed_since(begin) < looking_seconds) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   }
 }
 

@@ -93,6 +93,7 @@ class ProcessGroup {
   [[noreturn]] void claim(FailureFacts facts);
   void throw_recorded_failure();
   void look_at_processes();
+  void wait_for_others(std::string (*key)(int rank));
   FailureFacts facts_of(int rank, const std::string& cause) const;
   std::vector<std::string> gather(const std::string& mine, bool at_leisure);
 

@@ -124,6 +124,21 @@ TEST(ProcessGroup, only_the_first_failure_counts) {
   EXPECT_EQ(first[0] + first[1] + first[2], 1);
 }
 
+// On a busy machine one rank is done before another has noticed that it is connected.
+TEST(ProcessGroup, a_rank_may_leave_at_once) {
+  BILEVEL_NEEDS_GLOO();
+  std::vector<std::jthread> load;
+  for (int i = 0; i < 8; ++i) {
+    load.emplace_back([](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+      }
+    });
+  }
+  for (int i = 0; i < 60; ++i) {
+    run_ranks(2, [](const auto&) {});
+  }
+}
+
 TEST(ProcessGroup, a_rank_that_hangs_is_named) {
   BILEVEL_NEEDS_GLOO();
   const auto errors = try_ranks(
