@@ -2,12 +2,13 @@
 // the scripts that start a peer on the same ones.
 
 #include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/restart.h"
 
 #include <ATen/Context.h>
 #include <fmt/format.h>
 
 int main(int /*argc*/, char** argv) {
-  bilevel::use_best_blas_kernels(argv);
+  bilevel::restart_with_best_settings(argv);
   (void)at::hasMKL();  // or the linker leaves LibTorch out, and its BLAS
   fmt::print("{}\n", bilevel::blas_kernels().running);
 }

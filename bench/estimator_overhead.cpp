@@ -24,7 +24,7 @@
 #include "bench/support.h"
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/problems/mlp.h"
-#include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/restart.h"
 
 namespace {
 
@@ -82,7 +82,7 @@ void print_row(const std::string& name, const std::vector<Share>& shares, const 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  bilevel::use_best_blas_kernels(argv);
+  bilevel::restart_with_best_settings(argv);
   bench::Options options(argc, argv);
   const bench::Machine machine(options);
   const at::ScalarType dtype = options.flag("double") ? at::kDouble : at::kFloat;

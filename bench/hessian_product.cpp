@@ -25,7 +25,7 @@
 #include "bilevel/problems/mlp.h"
 #include "bilevel/problems/softmax_loss.h"
 #include "bilevel/problems/softmax_regression.h"
-#include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/restart.h"
 
 namespace {
 
@@ -178,7 +178,7 @@ void register_all(const std::string& name, const std::shared_ptr<Point>& point) 
 }  // namespace
 
 int main(int argc, char** argv) try {
-  bilevel::use_best_blas_kernels(argv);
+  bilevel::restart_with_best_settings(argv);
   std::vector<char*> arguments(argv, argv + argc);
   std::string shuffle = "--benchmark_enable_random_interleaving=true";
   arguments.insert(arguments.begin() + 1, shuffle.data());

@@ -21,7 +21,7 @@
 #include "bilevel/meta/blobs.h"
 #include "bilevel/meta/learner.h"
 #include "bilevel/meta/networks.h"
-#include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/restart.h"
 
 namespace {
 
@@ -116,7 +116,7 @@ nlohmann::json truncation(const Flags& f, const at::TensorOptions& tensors) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  bilevel::use_best_blas_kernels(argv);
+  bilevel::restart_with_best_settings(argv);
   Flags f;
   bool only_heads = false;
   for (int i = 1; i < argc; ++i) {

@@ -30,7 +30,7 @@
 #include "bilevel/core/oracle.h"
 #include "bilevel/core/random.h"
 #include "bilevel/problems/module_problem.h"
-#include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/restart.h"
 
 namespace {
 
@@ -153,7 +153,7 @@ void compare(const Network& network, const std::string& what, int64_t rounds,
 }  // namespace
 
 int main(int argc, char** argv) try {
-  bilevel::use_best_blas_kernels(argv);
+  bilevel::restart_with_best_settings(argv);
   bench::Options options(argc, argv);
   const bench::Machine machine(options);
   const int64_t rounds = options.integer("rounds", 31);

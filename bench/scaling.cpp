@@ -34,6 +34,7 @@
 #include "bilevel/problems/regularized_softmax.h"
 #include "bilevel/problems/weighted_softmax.h"
 #include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/restart.h"
 
 namespace {
 
@@ -210,7 +211,7 @@ void run(const Job& job, int64_t rounds, int64_t most, int64_t threads) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  bilevel::use_best_blas_kernels(argv);
+  bilevel::restart_with_best_settings(argv);
   bench::Options options(argc, argv);
   const bench::Machine machine(options);
   const std::string only = options.text("job", "");

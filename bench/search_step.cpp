@@ -33,7 +33,7 @@
 #include "bilevel/nas/captured_supernet.h"
 #include "bilevel/nas/supernet_problem.h"
 #include "bilevel/nas/synthetic_images.h"
-#include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/restart.h"
 
 namespace {
 
@@ -223,7 +223,7 @@ Json measure_all(const bilevel::Problem& problem, const Job& job, const std::str
 }  // namespace
 
 int main(int argc, char** argv) try {
-  bilevel::use_best_blas_kernels(argv);
+  bilevel::restart_with_best_settings(argv);
   bench::Options options(argc, argv);
   Job job{};
   job.channels = options.integer("channels", 8);

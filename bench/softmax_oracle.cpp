@@ -36,7 +36,7 @@
 #include "bilevel/problems/regularized_softmax.h"
 #include "bilevel/problems/softmax_kernels.h"
 #include "bilevel/problems/weighted_softmax.h"
-#include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/restart.h"
 
 namespace {
 
@@ -324,7 +324,7 @@ void jobs_line(const CleaningData& data, at::ScalarType dtype, int64_t rounds, c
 }  // namespace
 
 int main(int argc, char** argv) try {
-  bilevel::use_best_blas_kernels(argv);
+  bilevel::restart_with_best_settings(argv);
   bench::Options options(argc, argv);
   const bench::Machine machine(options);
   const at::ScalarType dtype = options.flag("double") ? at::kDouble : at::kFloat;

@@ -28,7 +28,7 @@
 #include "bench/quartic.h"
 #include "bench/support.h"
 #include "bilevel/hypergradients/registry.h"
-#include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/restart.h"
 
 namespace {
 
@@ -195,7 +195,7 @@ void print_table(Job job) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  bilevel::use_best_blas_kernels(argv);
+  bilevel::restart_with_best_settings(argv);
   bench::Options options(argc, argv);
   Job job{};
   job.steps = options.integer("steps", 1000);

@@ -5,10 +5,10 @@
 
 #include <thread>
 
-#include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/restart.h"
 
 int main(int argc, char** argv) {
-  bilevel::use_best_blas_kernels(argv);
+  bilevel::restart_with_best_settings(argv);
   at::set_num_threads(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
   ::testing::InitGoogleMock(&argc, argv);
   return RUN_ALL_TESTS();

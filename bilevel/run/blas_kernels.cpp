@@ -3,12 +3,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
-#include <system_error>
 
 namespace bilevel {
 namespace {
@@ -109,19 +106,10 @@ BlasKernels blas_kernels() {
   return result;
 }
 
-void use_best_blas_kernels(char** argv) {
+std::vector<std::pair<std::string, std::string>> variables_for_best_kernels() {
   const BlasKernels now = blas_kernels();
-  if (!now.fallback() || !variable(openblas_variable).empty() || !variable(own_variable).empty()) return;
-  ::setenv(openblas_variable, now.best.c_str(), 1);
-  ::setenv(own_variable, now.best.c_str(), 1);
-  // By its own path, so that ps and killall go on knowing the program by its name; the link itself also works
-  // where the file was replaced meanwhile.
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) ::execv(program.c_str(), argv);
-  ::execv("/proc/self/exe", argv);
-  ::unsetenv(openblas_variable);  // the system refused, and children may fare better
-  ::unsetenv(own_variable);
+  if (!now.fallback() || !variable(openblas_variable).empty() || !variable(own_variable).empty()) return {};
+  return {{openblas_variable, now.best}, {own_variable, now.best}};
 }
 
 }  // namespace bilevel

@@ -4,16 +4,14 @@
 // OpenBLAS chooses its kernels by the processor's model number while it is loaded, and falls back to those of
 // an old processor ("Prescott", without AVX) where it does not know the model; matrix products are then
 // several times slower. The variable OPENBLAS_CORETYPE names others, but OpenBLAS reads it before any code of
-// the program runs. So a program that finds itself on the fallback sets the variable and starts itself again.
-//
-//     int main(int argc, char** argv) {
-//       bilevel::use_best_blas_kernels(argv);  // first: what was done before it is done twice
-//
-// A program that must not be started again asks blas_kernels().fallback(), and sets OPENBLAS_CORETYPE to
-// blas_kernels().best where it is launched.
+// the program runs: bilevel/run/restart.h starts the program again with it. A program that must not be
+// started again asks blas_kernels().fallback(), and sets OPENBLAS_CORETYPE to blas_kernels().best where it is
+// launched.
 
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace bilevel {
 
@@ -34,10 +32,9 @@ std::string kernels_named_in(std::string_view description);
 // Whether the kernels `running` are for a narrower vector unit than `best`; false for names that are unknown.
 bool is_fallback(std::string_view running, std::string_view best);
 
-// Starts this program again on the best kernels if OpenBLAS fell back and OPENBLAS_CORETYPE is not set: same
-// process, arguments and folder. Returns if there is nothing to do, if this process is that second start
-// already (BILEVEL_CORETYPE is set), or if the system refuses; in the last two blas_kernels().warning() is
-// not empty.
-void use_best_blas_kernels(char** argv);
+// The variables that a second start needs to run on the best kernels; none where OpenBLAS has not fallen
+// back, where OPENBLAS_CORETYPE is the user's own, and where this process is that second start already
+// (BILEVEL_CORETYPE is set): blas_kernels().warning() is then not empty.
+std::vector<std::pair<std::string, std::string>> variables_for_best_kernels();
 
 }  // namespace bilevel

@@ -1,5 +1,5 @@
-// The program starts itself again where OpenBLAS fell back to old kernels, unless the user chose them, and a
-// run knows which ones it had.
+// The program starts itself again where OpenBLAS fell back to old kernels or OpenMP's threads would spin,
+// unless the user chose that, and a run knows which kernels it had.
 
 #include <gmock/gmock.h>
 
@@ -117,6 +117,28 @@ TEST_F(BlasKernelsTest, a_run_knows_its_kernels_and_one_resumed_on_others_says_s
   EXPECT_THAT(resumed.err, AllOf(HasSubstr("warning: the BLAS's core type was Prescott and is "),
                                  HasSubstr("bits may differ; OPENBLAS_CORETYPE=Prescott brings them back")));
   EXPECT_NE(json::parse(read_text(run + "/run.json")).at("machine").at("kernels"), "Prescott");
+}
+
+// GNU's OpenMP prints what it read when it is loaded, once for each start; 300000 is its own number.
+std::string last_spin_count() {
+  const std::string text = run_by_shell("--version").err, name = "GOMP_SPINCOUNT = '";
+  const size_t at = text.rfind(name);
+  return at == std::string::npos
+             ? ""
+             : text.substr(at + name.size(), text.find('\'', at + name.size()) - at - name.size());
+}
+
+TEST(WaitingThreads, sleep_unless_the_user_says_otherwise) {
+  const Variable display("OMP_DISPLAY_ENV", "VERBOSE"), policy("OMP_WAIT_POLICY", nullptr);
+  {
+    const Variable own("GOMP_SPINCOUNT", "1234");
+    if (last_spin_count().empty()) GTEST_SKIP() << "LibTorch runs on another OpenMP than GNU's";
+    EXPECT_EQ(last_spin_count(), "1234");
+  }
+  const Variable count("GOMP_SPINCOUNT", nullptr);
+  EXPECT_EQ(last_spin_count(), "0");
+  const Variable own("OMP_WAIT_POLICY", "ACTIVE");
+  EXPECT_NE(last_spin_count(), "0");
 }
 
 }  // namespace
