@@ -24,6 +24,7 @@ Json stocbio_figure1(const ReproduceOptions& options);
 Json stocbio_figure5(const ReproduceOptions& options);
 Json stocbio_figure6(const ReproduceOptions& options);
 Json stocbio_newsgroups(const ReproduceOptions& options);
+Json stocbio_theory(const ReproduceOptions& options);
 Json idarts_table1(const ReproduceOptions& options);
 Json idarts_table2(const ReproduceOptions& options);
 Json idarts_table3(const ReproduceOptions& options);

@@ -23,7 +23,7 @@ TEST(Items, HaveNamesOfTheirOwnAndAreFoundByThem) {
     EXPECT_EQ(&reproduce::find_item(item.name), &item);
     EXPECT_FALSE(item.summary.empty()) << item.name;
   }
-  EXPECT_EQ(names.size(), 23U);
+  EXPECT_EQ(names.size(), 24U);
   EXPECT_THAT(message([] { reproduce::find_item("krmd:table9"); }),
               AllOf(HasSubstr("item 'krmd:table9' is unknown: choose from krmd:toy, krmd:table1"),
                     HasSubstr("idarts:figure4")));
