@@ -1,10 +1,6 @@
 #pragma once
-// What every command shares: the options that are parsed once for all (threads, device, dtype, how much is
-// said), and the exit codes.
+// What every command shares: how much is said, and the exit codes.
 
-#include <ATen/core/Tensor.h>
-
-#include <CLI/CLI.hpp>
 #include <string>
 
 namespace bilevel::cli {
@@ -18,16 +14,10 @@ enum ExitCode {
 };
 
 struct CommonOptions {
-  std::string device = "cpu";
-  std::string dtype = "double";
-  int threads = 0;  // 0 = all cores
   bool json = false;
   bool quiet = false;  // the level `warning`
   std::string log_level = "info";
 };
-void add_common_options(CLI::App& command, CommonOptions& options);
-// Sets the threads and returns dtype and device; throws std::invalid_argument where they cannot be had.
-at::TensorOptions apply_common_options(const CommonOptions& options);
 
 enum class LogLevel { error, warning, info, debug };
 bool says(const CommonOptions& options, LogLevel level);  // whether stderr gets what is of this level

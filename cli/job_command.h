@@ -9,16 +9,22 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/fields/options_view.h"
 #include "bilevel/jobs/job_end.h"
 #include "bilevel/run/run_context.h"
-#include "cli/flags.h"
 #include "cli/process_options.h"
 
 namespace bilevel::cli {
 
 struct CommandText {
   std::string name, summary, footer;
+  std::vector<std::string> positional = {};  // fields that are typed without their flags
 };
+
+// A command with the flags of these field tables. `act`, which keeps the options alive, is called where it is
+// chosen, and not a command below it.
+CLI::App* add_command(CLI::App& app, const CommandText& text, const std::vector<OptionsView>& tables,
+                      std::function<void()> act);
 
 // Runs a job in a context made of what the process was told, after the options of a configuration file or of
 // the resumed run are in place. A run that is finished is shown again, and `work` is not called. `work`
@@ -50,12 +56,7 @@ template <typename Options, typename Run, typename Print>
 void add_job(CLI::App& app, int& exit_code, const CommandText& text, Run run, Print print) {
   const auto options = std::make_shared<Options>();
   const auto process = std::make_shared<ProcessOptions>();
-  CLI::App* command = app.add_subcommand(text.name, text.summary);
-  command->footer(text.footer);
-  const auto help = add_help_flags(*command);
-  add_flags(*command, OptionsView(*options), *help);
-  add_flags(*command, OptionsView(*process), *help);
-  command->callback([=, &exit_code, name = text.name] {
+  add_command(app, text, {OptionsView(*options), OptionsView(*process)}, [=, &exit_code, name = text.name] {
     exit_code = run_in_context(name, OptionsView(*options), *process, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
       return Shown{.end = result->end,
@@ -68,15 +69,10 @@ void add_job(CLI::App& app, int& exit_code, const CommandText& text, Run run, Pr
 
 // A command that answers and keeps no run.
 template <typename Options, typename Run, typename Print>
-void add_question(CLI::App& app, int& exit_code, const CommandText& text, Run run, Print print) {
+CLI::App* add_question(CLI::App& app, int& exit_code, const CommandText& text, Run run, Print print) {
   const auto options = std::make_shared<Options>();
   const auto output = std::make_shared<OutputOptions>();
-  CLI::App* command = app.add_subcommand(text.name, text.summary);
-  command->footer(text.footer);
-  const auto help = add_help_flags(*command);
-  add_flags(*command, OptionsView(*options), *help);
-  add_flags(*command, OptionsView(*output), *help);
-  command->callback([=, &exit_code] {
+  return add_command(app, text, {OptionsView(*options), OptionsView(*output)}, [=, &exit_code] {
     exit_code = run_without_folder(output->process, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
       Shown shown{.json = result->json, .print_text = [=] { print(*result); }};
@@ -86,25 +82,20 @@ void add_question(CLI::App& app, int& exit_code, const CommandText& text, Run ru
   });
 }
 
-// A command that answers and keeps `files` in a folder: "runs.csv and summary.json".
+// A command that answers and keeps `files` in a folder: "runs.csv and summary.json"; empty: those of any run.
 template <typename Options, typename Run, typename Print>
 void add_kept_question(CLI::App& app, int& exit_code, const CommandText& text, const std::string& files,
                        Run run, Print print) {
   const auto options = std::make_shared<Options>();
   const auto kept = std::make_shared<KeptOptions>();
-  CLI::App* command = app.add_subcommand(text.name, text.summary);
-  command->footer(text.footer);
-  const auto help = add_help_flags(*command);
-  add_flags(*command, OptionsView(*options), *help);
-  add_flags(*command, OptionsView(*kept), *help);
-  command->get_option("--out")->description("folder for " + files + "; runs/" + text.name +
-                                            "-DATE-SEED by default");
-  command->callback([=, &exit_code] {
+  CLI::App* command = add_command(app, text, {OptionsView(*options), OptionsView(*kept)}, [=, &exit_code] {
     exit_code = run_with_files(*kept, files, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
       return Shown{.end = result->end, .json = result->json, .print_text = [=] { print(*result); }};
     });
   });
+  command->get_option("--out")->description((files.empty() ? "folder of the run" : "folder for " + files) +
+                                            "; runs/" + text.name + "-DATE-SEED by default");
 }
 
 }  // namespace bilevel::cli

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -23,8 +24,10 @@
 #include <vector>
 
 #include "bilevel/distributed/rank_place.h"
+#include "bilevel/fields/fields.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/job_command.h"
 
 namespace bilevel::cli {
 namespace {
@@ -222,26 +225,43 @@ class Launch {
   bool asked_ = false;
 };
 
+struct LaunchOptions {
+  int64_t processes = 2;
+  std::vector<std::string> command = {};
+  Given given = {};
+  static const Fields<LaunchOptions>& fields() {
+    static const Fields<LaunchOptions> table = [] {
+      Fields<LaunchOptions> f;
+      f.add(
+           "processes", [](auto& o) -> auto& { return o.processes; }, "how many")
+          .in(at_least(1, 1024))
+          .first();
+      f.add(
+           "command", [](auto& o) -> auto& { return o.command; }, "a command and its options, behind --")
+          .required()
+          .first();
+      return f;
+    }();
+    return table;
+  }
+};
+
 }  // namespace
 
 void add_launch_command(CLI::App& app, int& exit_code) {
-  struct Arguments {
-    int processes = 2;
-    std::vector<std::string> words = {};
-  };
-  const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("launch", "Several processes of a command on this machine");
-  command->footer(
-      "Rank 0 prints and keeps the run; what the others say comes on stderr behind their rank. Where one "
-      "fails, all end, "
-      "with the\nexit code of the first.\n"
-      "Examples:\n"
-      "  bilevel launch --processes 2 -- solve --problem hyper-cleaning --iterations 50\n"
-      "  bilevel launch --processes 4 -- compare --problem ridge --algorithms soba,bsa,ttsa,stocbio");
-  command->add_option("--processes", arguments->processes, "how many")->capture_default_str();
-  command->add_option("command", arguments->words, "a command and its options, behind --")->required();
-  command->callback(
-      [arguments, &exit_code] { exit_code = Launch(arguments->processes, arguments->words).run(); });
+  const auto options = std::make_shared<LaunchOptions>();
+  add_command(app,
+              {"launch",
+               "Several processes of a command on this machine",
+               "Rank 0 prints and keeps the run; what the others say comes on stderr behind their rank. "
+               "Where one fails, all end, with the\nexit code of the first.\n"
+               "Examples:\n"
+               "  bilevel launch --processes 2 -- solve --problem hyper-cleaning --iterations 50\n"
+               "  bilevel launch --processes 4 -- compare --problem ridge --algorithms soba,bsa,ttsa,stocbio",
+               {"command"}},
+              {OptionsView(*options)}, [options, &exit_code] {
+                exit_code = Launch(static_cast<int>(options->processes), options->command).run();
+              });
 }
 
 }  // namespace bilevel::cli

@@ -2,34 +2,45 @@
 
 #include <fmt/format.h>
 
-#include <memory>
-#include <nlohmann/json.hpp>
-
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/core/inner.h"
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/jobs/problem_choice.h"
+#include "bilevel/run/json.h"
 #include "cli/commands.h"
+#include "cli/job_command.h"
 
 namespace bilevel::cli {
 namespace {
 
-void print_json() {
-  nlohmann::ordered_json out;
-  out["problems"] = nlohmann::json::array();
-  for (const auto& row : all_problem_rows())
-    out["problems"].push_back({{"name", row.name}, {"summary", row.summary}});
-  out["methods"] = nlohmann::json::array();
-  for (const auto& row : estimator_rows())
-    out["methods"].push_back({{"name", row.name}, {"summary", row.summary}});
-  out["algorithms"] = nlohmann::json::array();
-  for (const auto& row : algorithm_rows())
-    out["algorithms"].push_back({{"name", row.name}, {"summary", row.summary}});
-  out["inner_optimizers"] = inner_optimizer_names();
-  fmt::print("{}\n", out.dump());
+struct ListOptions {
+  Given given = {};
+  static const Fields<ListOptions>& fields() {
+    static const Fields<ListOptions> none;
+    return none;
+  }
+};
+struct Names {
+  Json json = {};
+};
+
+template <typename Rows>
+Json names_and_summaries(const Rows& rows) {
+  Json out = Json::array();
+  for (const auto& row : rows) out.push_back({{"name", row.name}, {"summary", row.summary}});
+  return out;
 }
 
-void print_text() {
+Names list_names(const ListOptions& /*options*/, RunContext& /*context*/) {
+  Names names;
+  names.json["problems"] = names_and_summaries(all_problem_rows());
+  names.json["methods"] = names_and_summaries(estimator_rows());
+  names.json["algorithms"] = names_and_summaries(algorithm_rows());
+  names.json["inner_optimizers"] = inner_optimizer_names();
+  return names;
+}
+
+void print_names(const Names& /*names*/) {
   fmt::print("Problems (--problem)\n");
   for (const auto& row : all_problem_rows()) fmt::print("  {:<20}{}\n", row.name, row.summary);
   fmt::print("\nHypergradients (--methods)\n");
@@ -42,12 +53,13 @@ void print_text() {
 
 }  // namespace
 
-void add_list_command(CLI::App& app, int& /*exit_code*/) {
-  CLI::App* command =
-      app.add_subcommand("list", "Problems, hypergradients, algorithms and optimisers by name");
-  const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print one JSON object on stdout and nothing else");
-  command->callback([json] { *json ? print_json() : print_text(); });
+void add_list_command(CLI::App& app, int& exit_code) {
+  add_question<ListOptions>(app, exit_code,
+                            {"list", "Problems, hypergradients, algorithms and optimisers by name",
+                             "Examples:\n"
+                             "  bilevel list\n"
+                             "  bilevel list --json"},
+                            list_names, print_names);
 }
 
 }  // namespace bilevel::cli

@@ -23,7 +23,7 @@
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/did_you_mean.h"
-#include "cli/number_ranges.h"
+#include "cli/help.h"
 #include "cli/option_names.h"
 #include "cli/ranks.h"
 
@@ -99,6 +99,22 @@ std::string hint(const CLI::App& app, const CLI::ParseError& error) {
   return "";
 }
 
+// `bilevel help --markdown` and `bilevel help solve --markdown` print all options as tables.
+bool print_markdown(const CLI::App& program, const std::vector<std::string>& words) {
+  if (words.size() < 3 || words[1] != "help" || words.back() != "--markdown") return false;
+  if (words.size() == 3) {
+    fmt::print("{}", program_markdown(program));
+    return true;
+  }
+  for (const CLI::App* command : program.get_subcommands({})) {
+    if (words.size() != 4 || command->get_name() != words[2]) continue;
+    fmt::print("{}", command_markdown(*command));
+    return true;
+  }
+  throw std::invalid_argument(fmt::format("help --markdown takes one command or none, not '{}'",
+                                          fmt::join(words.begin() + 2, words.end() - 1, " ")));
+}
+
 // `bilevel help solve` is `bilevel solve --help`.
 std::vector<std::string> words_of_line(int argc, char** argv) {
   std::vector<std::string> words(argv, argv + argc);
@@ -112,6 +128,7 @@ std::vector<std::string> words_of_line(int argc, char** argv) {
 int parse_and_run(int argc, char** argv) {
   int exit_code = success;
   const std::unique_ptr<CLI::App> app = make_program(exit_code);
+  if (print_markdown(*app, {argv, argv + argc})) return success;
   std::vector<std::string> words = words_of_line(argc, argv);
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
@@ -171,7 +188,6 @@ std::unique_ptr<CLI::App> make_program(int& exit_code) {
   add_query_command(app, exit_code);
   add_draw_command(app, exit_code);
   add_list_command(app, exit_code);
-  check_number_ranges(app);
   return made;
 }
 
@@ -179,7 +195,7 @@ int run_command_line(int argc, char** argv) {
   try {
     return parse_and_run(argc, argv);
   } catch (const NotFiniteError& error) {
-    fmt::print(stderr, "bilevel: {}\n", error.what());
+    fmt::print(stderr, "bilevel: {}\n", flag_text(marked_message(error)));
     return not_finite;
   } catch (const std::invalid_argument& error) {
     fmt::print(stderr, "bilevel: {}\n", error.what());

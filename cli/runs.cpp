@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -14,7 +12,7 @@
 #include "bilevel/run/run_folder.h"
 #include "bilevel/run/shell_word.h"
 #include "cli/commands.h"
-#include "cli/json.h"
+#include "cli/job_command.h"
 #include "cli/runs.h"
 
 namespace bilevel::cli {
@@ -26,6 +24,7 @@ constexpr size_t longest_value = 60;  // of an option or a number in text
 struct Listed {
   RunFacts facts;
   std::string error;  // of a run.json that cannot be read; the folder is still shown
+  Json last = {};     // the last line of its metrics: how far it came
 };
 
 std::vector<Listed> find_runs(const std::string& folder) {
@@ -55,7 +54,6 @@ std::vector<Listed> find_runs(const std::string& folder) {
   return runs;
 }
 
-// How far it came: the last line of its metrics.
 Json last_metrics(const std::string& folder) {
   const Metrics metrics = read_metrics(folder);
   return metrics.lines.empty() ? Json(nullptr) : metrics.lines.back();
@@ -85,43 +83,63 @@ Json facts_json(const RunFacts& f) {
           {"seed", f.seed}};
 }
 
-void list_runs(const std::string& folder, bool json) {
-  if (!std::filesystem::is_directory(folder)) {
-    if (json) {
-      fmt::print("{}\n", Json({{"runs", Json::array()}}).dump());
-      return;
-    }
-    fmt::print("there is no folder {}: long commands make it, or say where their runs are\n", folder);
-    return;
+struct RunsOptions {
+  std::string folder = "runs";
+  Given given = {};
+  static const Fields<RunsOptions>& fields() {
+    static const Fields<RunsOptions> table = [] {
+      Fields<RunsOptions> f;
+      f.add(
+           "folder", [](auto& o) -> auto& { return o.folder; }, "where to look")
+          .first();
+      return f;
+    }();
+    return table;
   }
-  const std::vector<Listed> runs = find_runs(folder);
-  if (json) {
-    Json out = {{"runs", Json::array()}};
-    for (const Listed& run : runs) {
-      Json row = facts_json(run.facts);
-      row["last"] = last_metrics(run.facts.folder);
-      if (!run.error.empty()) row["error"] = run.error;
-      out["runs"].push_back(std::move(row));
-    }
-    fmt::print("{}\n", out.dump());
+};
+struct RunList {
+  std::string missing = {};  // the folder, where there is none
+  std::vector<Listed> runs = {};
+  Json json = {};
+};
+
+RunList list_runs(const RunsOptions& options, RunContext& /*context*/) {
+  RunList list{.json = {{"runs", Json::array()}}};
+  if (!std::filesystem::is_directory(options.folder)) {
+    list.missing = options.folder;
+    return list;
+  }
+  list.runs = find_runs(options.folder);
+  for (Listed& run : list.runs) {
+    run.last = last_metrics(run.facts.folder);
+    Json row = facts_json(run.facts);
+    row["last"] = run.last;
+    if (!run.error.empty()) row["error"] = run.error;
+    list.json["runs"].push_back(std::move(row));
+  }
+  return list;
+}
+
+void print_list(const RunList& list) {
+  if (!list.missing.empty()) {
+    fmt::print("there is no folder {}: long commands make it, or say where their runs are\n", list.missing);
     return;
   }
   size_t width = 6;
-  for (const Listed& run : runs) width = std::max(width, run.facts.folder.size());
+  for (const Listed& run : list.runs) width = std::max(width, run.facts.folder.size());
   fmt::print("{:<{}}  {:<9}{:<13}{:<21}{:>6}  {}\n", "folder", width, "command", "status", "started", "step",
              "last");
-  for (const Listed& run : runs) {
+  for (const Listed& run : list.runs) {
     if (!run.error.empty()) {
       fmt::print("{:<{}}  {}\n", run.facts.folder, width, run.error);
       continue;
     }
-    const Json last = last_metrics(run.facts.folder);
-    const bool has_step = last.is_object() && last.contains("step");
+    const bool has_step = run.last.is_object() && run.last.contains("step");
     fmt::print("{:<{}}  {:<9}{:<13}{:<21}{:>6}  {}\n", run.facts.folder, width, run.facts.command,
-               name_of(run.facts.status), run.facts.started, has_step ? short_text(last["step"]) : "-",
-               best_known(last));
+               name_of(run.facts.status), run.facts.started, has_step ? short_text(run.last["step"]) : "-",
+               best_known(run.last));
   }
-  fmt::print("{} runs\n", runs.size());
+  fmt::print("{} runs\n", list.runs.size());
 }
 
 void print_object(const char* title, const Json& object) {
@@ -136,68 +154,85 @@ void print_object(const char* title, const Json& object) {
   }
 }
 
+struct ShowOptions {
+  std::string folder;
+  Given given = {};
+  static const Fields<ShowOptions>& fields() {
+    static const Fields<ShowOptions> table = [] {
+      Fields<ShowOptions> f;
+      f.add(
+           "folder", [](auto& o) -> auto& { return o.folder; }, "of the run")
+          .required()
+          .first();
+      return f;
+    }();
+    return table;
+  }
+};
+
 }  // namespace
 
-void show_run(const std::string& folder, bool json) {
+WholeRun read_whole_run(const std::string& folder) {
   if (!is_run(folder)) {
     throw std::invalid_argument(
         fmt::format("{}: there is no run.json in it; `bilevel runs` lists the folders of runs", folder));
   }
-  const RunFacts facts = read_run(folder);
-  const Json config = read_json_file(folder + "/config.json");
-  const Metrics metrics = read_metrics(folder);
-  const bool ended = std::filesystem::exists(folder + "/summary.json");
-  const Json summary = ended ? read_json_file(folder + "/summary.json") : Json(nullptr);
-  if (json) {
-    Json out = facts_json(facts);
-    out["machine"] = {{"version", facts.machine.version}, {"torch", facts.machine.torch},
-                      {"blas", facts.machine.blas},       {"kernels", kernels_named_in(facts.machine.blas)},
-                      {"cpu", facts.machine.cpu},         {"threads", facts.machine.threads}};
-    out["config"] = config;
-    out["metrics"] = metrics.lines;
-    out["summary"] = summary;
-    fmt::print("{}\n", out.dump());
-    return;
+  WholeRun run{.facts = read_run(folder)};
+  run.config = read_json_file(folder + "/config.json");
+  run.metrics = read_metrics(folder);
+  if (std::filesystem::exists(folder + "/summary.json")) {
+    run.summary = read_json_file(folder + "/summary.json");
   }
+  const MachineFacts& machine = run.facts.machine;
+  run.json = facts_json(run.facts);
+  run.json["machine"] = {{"version", machine.version}, {"torch", machine.torch},
+                         {"blas", machine.blas},       {"kernels", kernels_named_in(machine.blas)},
+                         {"cpu", machine.cpu},         {"threads", machine.threads}};
+  run.json["config"] = run.config;
+  run.json["metrics"] = run.metrics.lines;
+  run.json["summary"] = run.summary;
+  return run;
+}
+
+void print_run(const WholeRun& run) {
+  const RunFacts& facts = run.facts;
   const std::string kernels = kernels_named_in(facts.machine.blas);
-  fmt::print("{}: bilevel {}, {}{}\n", folder, facts.command, name_of(facts.status),
+  fmt::print("{}: bilevel {}, {}{}\n", facts.folder, facts.command, name_of(facts.status),
              facts.message.empty() ? "" : ": " + facts.message);
   fmt::print("started {}{}, seed {}; bilevel {}, LibTorch {}, {}{}, {} threads\n", facts.started,
              facts.ended.empty() ? "" : ", ended " + facts.ended, facts.seed, facts.machine.version,
              facts.machine.torch, kernels.empty() ? "" : kernels + " kernels, ", facts.machine.cpu,
              facts.machine.threads);
-  if (config.contains("options")) print_object("options that were given", config["options"]);
-  if (!metrics.lines.empty()) print_object("last record", metrics.lines.back());
-  print_object("summary", summary);
-  if (metrics.torn > 0) fmt::print("\n{} torn line(s) of metrics.jsonl are left out\n", metrics.torn);
+  if (run.config.contains("options")) print_object("options that were given", run.config["options"]);
+  if (!run.metrics.lines.empty()) print_object("last record", run.metrics.lines.back());
+  print_object("summary", run.summary);
+  if (run.metrics.torn > 0) fmt::print("\n{} torn line(s) of metrics.jsonl are left out\n", run.metrics.torn);
   if (facts.status == RunStatus::interrupted || facts.status == RunStatus::killed) {
-    fmt::print("\nit can go on: bilevel {} --resume {}\n", facts.command, shell_word(folder));
+    fmt::print("\nit can go on: bilevel {} --resume {}\n", facts.command, shell_word(facts.folder));
   }
 }
 
-void add_runs_command(CLI::App& app, int& /*exit_code*/) {
-  struct Options {
-    std::string folder = "runs";
-    bool json = false;
-  };
-  const auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("runs", "List the runs under a folder, and how they stand");
-  command->add_option("folder", options->folder, "where to look")->capture_default_str();
-  command->add_flag("--json", options->json, "print one JSON object on stdout and nothing else");
-  command->callback([options] { list_runs(options->folder, options->json); });
+void add_runs_command(CLI::App& app, int& exit_code) {
+  add_question<RunsOptions>(app, exit_code,
+                            {"runs",
+                             "List the runs under a folder, and how they stand",
+                             "Examples:\n"
+                             "  bilevel runs\n"
+                             "  bilevel runs studies --json",
+                             {"folder"}},
+                            list_runs, print_list);
 }
 
-void add_show_command(CLI::App& app, int& /*exit_code*/) {
-  struct Options {
-    std::string folder;
-    bool json = false;
-  };
-  const auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("show", "Print one run: how it stands, its options, its last numbers");
-  command->add_option("folder", options->folder, "of the run")->required();
-  command->add_flag("--json", options->json, "print one JSON object on stdout and nothing else");
-  command->callback([options] { show_run(options->folder, options->json); });
+void add_show_command(CLI::App& app, int& exit_code) {
+  add_question<ShowOptions>(
+      app, exit_code,
+      {"show",
+       "Print one run: how it stands, its options, its last numbers",
+       "Example:\n"
+       "  bilevel show runs/search-20260101-120000-0",
+       {"folder"}},
+      [](const ShowOptions& options, RunContext& /*context*/) { return read_whole_run(options.folder); },
+      print_run);
 }
 
 }  // namespace bilevel::cli

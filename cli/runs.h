@@ -3,9 +3,19 @@
 
 #include <string>
 
+#include "bilevel/run/json.h"
+#include "bilevel/run/run_folder.h"
+
 namespace bilevel::cli {
 
+struct WholeRun {
+  RunFacts facts;
+  Json config = {}, summary = {};  // null while it has none
+  Metrics metrics = {};
+  Json json = {};
+};
 // Throws where there is no run or its files are damaged, naming them.
-void show_run(const std::string& folder, bool json);
+WholeRun read_whole_run(const std::string& folder);
+void print_run(const WholeRun& run);
 
 }  // namespace bilevel::cli

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/fields/option_text.h"
+
 namespace bilevel::reproduce {
 
 const std::vector<Item>& items() {
@@ -75,12 +77,12 @@ const Item& find_item(const std::string& name) {
 
 void ReproduceOptions::validate(const Item& item) const {
   if (!item.searches && (!benchmark.empty() || epochs != 0 || !seeds.empty())) {
-    throw std::invalid_argument(fmt::format(
-        "--benchmark, --epochs and --seeds are of the items that search; {} does not", item.name));
+    throw OptionError(fmt::format("{}, {} and {} are of the items that search; {} does not",
+                                  named("benchmark"), named("epochs"), named("seeds"), item.name));
   }
   if (epochs < 0) {
-    throw std::invalid_argument(
-        fmt::format("--epochs {}: must be at least 1, or 0 for the scale's own", epochs));
+    throw OptionError(fmt::format("{}: must be at least 1, or 0 for the scale's own",
+                                  named("epochs", fmt::to_string(epochs))));
   }
 }
 

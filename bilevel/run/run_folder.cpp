@@ -119,6 +119,19 @@ std::string_view name_of(RunStatus status) { return status_names.at(static_cast<
 
 bool is_run(const std::string& folder) { return ::access((folder + "/run.json").c_str(), F_OK) == 0; }
 
+namespace {
+
+// "line 2, column 18: unexpected ','; expected string literal", of a message of nlohmann's, which begins with
+// numbers of its own.
+std::string json_fault(const std::string& message) {
+  const size_t line = message.find("line "), colon = message.find(": ", line),
+               dash = message.find(" - ", colon);
+  if (line == std::string::npos || colon == std::string::npos || dash == std::string::npos) return message;
+  return message.substr(line, colon + 2 - line) + message.substr(dash + 3);
+}
+
+}  // namespace
+
 Json read_json_file(const std::string& path, int64_t most_bytes) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw std::runtime_error(fmt::format("{}: cannot be opened: {}", path, cause()));
@@ -129,7 +142,7 @@ Json read_json_file(const std::string& path, int64_t most_bytes) {
   try {
     return parse_bounded<Json>(file);
   } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("{}: expected JSON: {}", path, error.what()));
+    throw std::runtime_error(fmt::format("{}: expected JSON: {}", path, json_fault(error.what())));
   }
 }
 

@@ -374,7 +374,7 @@ TEST(Data, ListsTheSetsAndNamesWhatItDoesNotKnow) {
   EXPECT_FALSE(std::filesystem::exists(folder / "none"));
   const Output nothing = run_program("data get");
   EXPECT_EQ(nothing.exit_code, 2);
-  EXPECT_THAT(nothing.err, HasSubstr("NAME is required"));
+  EXPECT_THAT(nothing.err, HasSubstr("names is required"));
   put(folder / "file", "");
   const Output blocked = run_program("data get mnist --to '" + folder / "file" + "'");
   EXPECT_EQ(blocked.exit_code, 1);

@@ -22,6 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 void put(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
@@ -91,20 +92,33 @@ TEST_F(RunsTest, AConfigThatCannotBeTakenIsNamedWithItsOption) {
   put(folder_ / "typo.json", R"({"iteratoins": 3})");
   put(folder_ / "typo.toml", "iteratoins = 3\n");
   put(folder_ / "broken.json", "{\"iterations\": ");
+  put(folder_ / "list.json", "[1, 2]");
+  put(folder_ / "empty.toml", "# a job\nproblem = \n");
+  put(folder_ / "section.toml", "[solve\niterations = 3\n");
   put(folder_ / "other.json", R"({"command": "clean", "options": {"--iterations": ["3"]}})");
   put(folder_ / "value.json", R"({"iterations": "many"})");
   put(folder_ / "resume.toml", "resume = \"" + folder_ / "somebody" + "\"\n");
-  const std::pair<const char*, const char*> cases[] = {{"typo.json", "--iteratoins"},
-                                                       {"typo.toml", "--iteratoins"},
-                                                       {"broken.json", "expected JSON"},
-                                                       {"other.json", "belongs to `bilevel clean`"},
-                                                       {"value.json", "many"},
-                                                       {"nowhere.json", "no such file"},
-                                                       {"resume.toml", "--resume is none of a file"}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"typo.json", "--iteratoins"},
+      {"typo.toml", "--iteratoins"},
+      {"broken.json",
+       ": expected JSON: line 1, column 15: unexpected end of input; expected '[', "
+       "'{', or a literal; correct the file, or begin with a copy of a run's "
+       "config.json"},
+      {"list.json", "expected an object of options"},
+      {"empty.toml", "line 2: `problem =` has no value; write one"},
+      {"section.toml", "line 1: `[solve` does not end with ]"},
+      {"other.json", "belongs to `bilevel clean`"},
+      {"value.json", "many"},
+      {"nowhere.json", "no such file"},
+      {"resume.toml", "--resume cannot be set in a config file; pass it on the command line"}};
   for (const auto& [name, expected] : cases) {
     const Output output =
         refused("solve --problem ridge --config " + folder_ / name + " --out " + folder_ / "out", 2);
-    EXPECT_THAT(output.err, AllOf(HasSubstr("--config " + folder_ / name), HasSubstr(expected)));
+    EXPECT_THAT(output.err,
+                AllOf(StartsWith("bilevel: --config " + folder_ / name + ": "), HasSubstr(expected)));
+    const std::string after_name = output.err.substr(output.err.find(name) + std::string(name).size());
+    EXPECT_THAT(after_name, Not(HasSubstr(name))) << "the file is named twice";
     EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
   }
 }

@@ -33,11 +33,11 @@ TEST(Items, TakeOnlyTheOptionsThatTheyRead) {
   ReproduceOptions options;
   options.epochs = 3;
   EXPECT_EQ(message([&] { options.validate(reproduce::find_item("krmd:toy")); }),
-            "--benchmark, --epochs and --seeds are of the items that search; krmd:toy does not");
+            "benchmark, epochs and seeds are of the items that search; krmd:toy does not");
   EXPECT_NO_THROW(options.validate(reproduce::find_item("idarts:table1")));
   options.epochs = -1;
   EXPECT_EQ(message([&] { options.validate(reproduce::find_item("idarts:table1")); }),
-            "--epochs -1: must be at least 1, or 0 for the scale's own");
+            "epochs = -1: must be at least 1, or 0 for the scale's own");
 }
 
 TEST(Items, AResultIsTablesNotesAndClaims) {

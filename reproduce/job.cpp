@@ -1,0 +1,91 @@
+#include "reproduce/job.h"
+
+#include <fmt/format.h>
+
+#include "bilevel/fields/option_text.h"
+#include "bilevel/fields/options_view.h"
+#include "bilevel/run/run_context.h"
+
+namespace bilevel::reproduce {
+
+const Fields<ReproduceJobOptions>& ReproduceJobOptions::fields() {
+  static const Fields<ReproduceJobOptions> table = [] {
+    using O = ReproduceJobOptions;
+    Fields<O> f;
+    f.add(
+         "item", [](O & o) -> auto& { return o.item; }, "what to reproduce; without it they are listed")
+        .first();
+    f.add(
+         "scale", [](O & o) -> auto& { return o.settings.scale; },
+         "quick ends within 3 minutes on two cores, full has the paper's lengths")
+        .one_of({"quick", "full"})
+        .first();
+    f.add(
+         "data_dir", [](O & o) -> auto& { return o.settings.data_dir; },
+         "folder of the image sets (`bilevel data get`) and of tables of trained cells, or 20 Newsgroups as "
+         "folder or tar")
+        .is(FieldKind::place)
+        .first();
+    f.add(
+         "benchmark", [](O & o) -> auto& { return o.settings.benchmark; },
+         "idarts: the table of trained cells (`bilevel query`), where " + named("data_dir") +
+             " does not hold it")
+        .is(FieldKind::place)
+        .first();
+    f.add(
+         "epochs", [](O & o) -> auto& { return o.settings.epochs; },
+         "idarts: of every search; 0 = as the scale has them")
+        .in(at_least(0, bounds::endless))
+        .first();
+    f.add(
+         "seeds", [](O & o) -> auto& { return o.seeds; },
+         "idarts: a list, one search of every setting each: 0-2 (three seeds), 0,3,7 or 2-2 (one seed); as "
+         "many as the scale has by default, from " +
+             named("seed") + " on")
+        .by_rule()
+        .first();
+    f.add(
+         "seed", [](O & o) -> auto& { return o.settings.seed; }, "of splits, noise, starts and batches")
+        .first();
+    f.include(
+        [](O & o) -> auto& { return o.compute; }, ComputeOptions::fields());
+    return f;
+  }();
+  return table;
+}
+
+namespace {
+
+ReproduceJobResult list_items() {
+  ReproduceJobResult result{.json = {{"items", Json::array()}}};
+  for (const Item& item : items()) {
+    result.json["items"].push_back({{"name", item.name}, {"summary", item.summary}});
+    result.text += fmt::format("  {:<20}{}\n", item.name, item.summary);
+  }
+  return result;
+}
+
+}  // namespace
+
+ReproduceJobResult run_reproduce(ReproduceJobOptions o, RunContext& context) {
+  if (o.item.empty()) return list_items();
+  const Item& item = find_item(o.item);
+  ReproduceOptions& settings = o.settings;
+  settings.seeds = o.seeds.seeds;
+  settings.validate(item);
+  settings.tensors = apply(o.compute, context);
+  settings.progress = [&](const std::string& what) { context.progress(item.name + ": " + what); };
+  context.open("reproduce", settings.seed, OptionsView(o));
+  settings.out = context.folder_name();
+  ReproduceJobResult result;
+  context.work([&] {
+    result.json = {{"item", item.name}, {"scale", settings.scale}, {"seed", settings.seed}};
+    result.json.update(item.run(settings));
+    if (context.has_folder()) result.json["folder"] = context.folder_name();
+    result.text = result_text(result.json);
+    context.end(RunStatus::finished, "", result.json);
+  });
+  return result;
+}
+
+}  // namespace bilevel::reproduce
