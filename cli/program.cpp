@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <exception>
 #include <memory>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "bilevel/core/errors.h"
+#include "bilevel/data/file_error.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/renamed.h"
 #include "bilevel/run/blas_kernels.h"
@@ -71,32 +73,71 @@ void require_known_command(const CLI::App& app, int argc, char** argv) {
                   near.empty() ? "" : fmt::format("did you mean {}? ", near), where_help_is(app)));
 }
 
-void collect_flags(const CLI::App& app, std::vector<std::string>& flags) {
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  }
+// With those of its option groups.
+std::vector<const CLI::Option*> all_options(const CLI::App& app) {
+  std::vector<const CLI::Option*> options = app.get_options();
   for (const CLI::App* group : app.get_subcommands([](const CLI::App* a) { return a->get_name().empty(); })) {
-    collect_flags(*group, flags);
+    const std::vector<const CLI::Option*> more = all_options(*group);
+    options.insert(options.end(), more.begin(), more.end());
   }
+  return options;
 }
 
-// For an option that the command does not have.
-std::string hint(const CLI::App& app, const CLI::ParseError& error) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return "";
-  std::vector<std::string> flags;
-  const CLI::App& command = chosen_command(app);
-  collect_flags(command, flags);
-  for (const std::string& typed : command.remaining()) {
-    if (!typed.starts_with("--")) continue;
-    const std::string flag = typed.substr(0, typed.find('='));
-    const std::string now = flag_of(current_field(field_name(flag)));
-    if (now != flag && std::find(flags.begin(), flags.end(), now) != flags.end()) {
-      return fmt::format("; it is now called {}", now);
-    }
-    const std::string near = nearest(flag, flags);
-    if (!near.empty()) return fmt::format("; did you mean {}?", near);
+bool is_flag(const std::string& word) {
+  return word.starts_with("--") || (word.size() > 1 && word[0] == '-' && std::isalpha(word[1]) != 0);
+}
+
+// "option --dta is unknown; did you mean --data?"
+std::string unknown_option(const std::string& flag, const std::vector<std::string>& flags) {
+  const std::string now = flag_of(current_field(field_name(flag)));
+  if (now != flag && std::find(flags.begin(), flags.end(), now) != flags.end()) {
+    return fmt::format("option {} is unknown; it is now called {}", flag, now);
   }
-  return "";
+  const std::string near = nearest(flag, flags);
+  return fmt::format("option {} is unknown{}", flag,
+                     near.empty() ? "" : fmt::format("; did you mean {}?", near));
+}
+
+// What was typed and nobody takes, in the order in which it was typed; empty where all was taken. A value
+// behind an unknown option is left over with it, and not worth a word.
+std::string unknown_words(const CLI::App& command, const std::vector<std::string>& typed) {
+  std::vector<std::string> flags, unknown, others;
+  for (const CLI::Option* option : all_options(command)) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  const std::vector<std::string> left = command.remaining();
+  for (const std::string& word : typed) {
+    if (std::find(left.begin(), left.end(), word) == left.end()) continue;
+    if (is_flag(word)) {
+      unknown.push_back(unknown_option(word.substr(0, word.find('=')), flags));
+    } else {
+      others.push_back(fmt::format("'{}'", word));
+    }
+  }
+  if (!unknown.empty()) return fmt::format("{}", fmt::join(unknown, "; "));
+  if (others.empty()) return "";
+  return fmt::format("{}: no option stands before {}", fmt::join(others, ", "),
+                     others.size() == 1 ? "it" : "them");
+}
+
+// An option that was mistyped comes before one that is missing for that reason.
+std::string parse_message(const CLI::App& app, const CLI::ParseError& error,
+                          const std::vector<std::string>& typed) {
+  const std::string unknown = unknown_words(chosen_command(app), typed);
+  const bool is_about_all = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
+                            dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  return is_about_all && !unknown.empty() ? unknown : error.what();
+}
+
+// A missing file with the option that named it.
+std::string with_option_of_file(const CLI::App& command, const MissingFileError& error) {
+  for (const CLI::Option* option : all_options(command)) {
+    const std::vector<std::string> values = option->results();
+    if (option->nonpositional() && std::find(values.begin(), values.end(), error.path()) != values.end()) {
+      return fmt::format("{} {}", option->get_name(), error.what());
+    }
+  }
+  return error.what();
 }
 
 // `bilevel help --markdown` and `bilevel help solve --markdown` print all options as tables.
@@ -145,11 +186,13 @@ int parse_and_run(int argc, char** argv) {
     return code;
   } catch (const CLI::ParseError& error) {
     throw std::invalid_argument(
-        fmt::format("{}{}\n{}", error.what(), hint(*app, error), where_help_is(*app)));
+        fmt::format("{}\n{}", parse_message(*app, error, words), where_help_is(*app)));
   } catch (const OptionError& error) {
     throw std::invalid_argument(flag_text(error.marked()));
   } catch (const RunError& error) {
     throw std::runtime_error(flag_text(error.marked()));
+  } catch (const MissingFileError& error) {
+    throw std::runtime_error(with_option_of_file(chosen_command(*app), error));
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(with_option_names(chosen_command(*app), error.what()));
   }

@@ -32,9 +32,7 @@ class PlainSource : public ByteSource {
 InputFile::InputFile(const std::string& path) : path_(path) {
   // stat, not std::filesystem: LibTorch 2's wheels export parts of an older libstdc++'s that clash with ours.
   struct ::stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    byte_error(path, 0, "a file", std::strerror(errno), "check the path");
-  }
+  if (::stat(path.c_str(), &status) != 0) no_file_error(path);
   if (!S_ISREG(status.st_mode)) {
     byte_error(path, 0, "a regular file", S_ISDIR(status.st_mode) ? "a folder" : "something else",
                "check the path");

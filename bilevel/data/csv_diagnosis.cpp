@@ -61,9 +61,12 @@ std::string way_out_of_field(std::string_view field, CsvColumn column) {
   if (is_missing(field))
     return "missing values are filled in by --missing mean, or their rows left out by --missing drop";
   double value = 0;
-  if (parse_number(field, value))
-    return "replace what is not finite, or leave its row out";  // or above 1e308
-  if (field.find_first_not_of("+-.0123456789eE") == std::string_view::npos) {
+  const bool is_number = parse_number(field, value);
+  if (is_number && !std::isfinite(value)) return "replace what is not finite, or leave its row out";
+  if (is_number && column == CsvColumn::feature) {
+    return "decimals of this file are written with a comma, and this one with a point: write all in one way";
+  }
+  if (!is_number && field.find_first_not_of("+-.0123456789eE") == std::string_view::npos) {
     return "is it beyond what a double can hold? Rescale the column";
   }
   if (is_comma_number(field)) {

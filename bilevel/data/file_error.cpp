@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <stdexcept>
 
 namespace bilevel {
@@ -22,6 +24,15 @@ void line_error(const std::string& path, int64_t line, std::string_view expected
 void file_error(std::string_view path, std::string_view expected, std::string_view found,
                 std::string_view hint) {
   throw std::runtime_error(fmt::format("{}: expected {}, found {}; {}", path, expected, found, hint));
+}
+
+MissingFileError::MissingFileError(const std::string& path)
+    : std::runtime_error(path + ": there is no such file; check the path"), path_(path) {}
+
+void no_file_error(const std::string& path) {
+  const int reason = errno;
+  if (reason == ENOENT || reason == ENOTDIR) throw MissingFileError(path);
+  file_error(path, "a readable file", std::strerror(reason), "check its path and its permissions");
 }
 
 }  // namespace bilevel

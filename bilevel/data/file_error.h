@@ -3,6 +3,7 @@
 // way out.
 
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -20,5 +21,18 @@ namespace bilevel {
 // The same for a file or a folder as a whole, or for a member of an archive.
 [[noreturn]] void file_error(std::string_view path, std::string_view expected, std::string_view found,
                              std::string_view hint);
+
+// "PATH: there is no such file; check the path". The program adds the option that named it.
+class MissingFileError : public std::runtime_error {
+ public:
+  explicit MissingFileError(const std::string& path);
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Throws for a path that stat(2) has refused: it is missing, or errno has another reason.
+[[noreturn]] void no_file_error(const std::string& path);
 
 }  // namespace bilevel

@@ -99,9 +99,7 @@ void sort_posts(const std::string& path, std::string_view set, std::vector<Post>
 
 NewsgroupPosts read_newsgroup_posts(const std::string& path) {
   struct ::stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    byte_error(path, 0, "20 Newsgroups, a folder or a tar", std::strerror(errno), "check the path");
-  }
+  if (::stat(path.c_str(), &status) != 0) no_file_error(path);
   NewsgroupPosts posts;
   if (S_ISDIR(status.st_mode)) {
     int64_t room = largest_archive;

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bilevel/data/file_error.h"
 #include "bilevel/data/npy_header.h"
 #include "bilevel/data/write_file.h"
 
@@ -54,7 +55,7 @@ class Reader {
     // stat, not std::filesystem: LibTorch 2's wheels export parts of an older libstdc++'s that clash with
     // ours.
     struct ::stat status {};
-    if (::stat(path.c_str(), &status) != 0) fail(0, "a file", std::strerror(errno), "check the path");
+    if (::stat(path.c_str(), &status) != 0) no_file_error(path);
     // A pipe or a device has no size to check against.
     if (!S_ISREG(status.st_mode)) fail(0, "a regular file", "something else", "check the path");
     size_ = status.st_size;

@@ -29,10 +29,10 @@ void expect_refused(const std::string& arguments, const std::string& words) {
 
 TEST(RenamedOptions, AreRefusedWithTheirNewName) {
   for (const auto& [arguments, words] : std::vector<std::pair<std::string, std::string>>{
-           {"search --mixed exact", "exact --mixed; it is now called --cross\n"},
-           {"search --series-rate=auto", "--series-rate=auto; it is now called --linear-rate\n"},
+           {"search --mixed exact", "option --mixed is unknown; it is now called --cross\n"},
+           {"search --series-rate=auto", "option --series-rate is unknown; it is now called --linear-rate\n"},
            {"solve --problem ridge --difference-mixed",
-            "--difference-mixed; it is now called --difference-cross\n"}}) {
+            "option --difference-mixed is unknown; it is now called --difference-cross\n"}}) {
     expect_refused(arguments, words);
   }
   const TemporaryFolder folder;

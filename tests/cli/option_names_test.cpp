@@ -1,11 +1,12 @@
 // The library's errors as the program shows them.
 #include "cli/option_names.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <string>
 
 #include "cli/program.h"
+#include "tests/cli/program.h"
 
 namespace bilevel::test {
 namespace {
@@ -33,6 +34,32 @@ TEST(OptionNames, whatIsNoOptionOfTheCommandStays) {
         "data/train_size: expected 5 bytes", "nowhere/test_labels.npy is missing", "x = ", ""}) {
     EXPECT_EQ(shown("search", message), message);
   }
+}
+
+std::string refusal(const std::string& line, int exit_code) {
+  const Output output = run_program(line);
+  EXPECT_EQ(output.exit_code, exit_code) << line;
+  EXPECT_EQ(output.out, "") << line;
+  return output.err.substr(0, output.err.find('\n'));
+}
+
+TEST(MistypedOptions, comeBeforeTheOnesThatAreMissingForThatReason) {
+  EXPECT_EQ(refusal("predict --run nowhere --dta X", 2),
+            "bilevel: option --dta is unknown; did you mean --data?");
+  EXPECT_EQ(refusal("predict --dta=X", 2), "bilevel: option --dta is unknown; did you mean --data?");
+  EXPECT_EQ(refusal("predict --run nowhere", 2), "bilevel: --data is required");
+}
+
+TEST(MistypedOptions, areNamedInTheOrderInWhichTheyWereTyped) {
+  EXPECT_EQ(refusal("solve --problm ridge --zzzzzzzz 3 --iteratons 5", 2),
+            "bilevel: option --problm is unknown; did you mean --problem?; option --zzzzzzzz is unknown; "
+            "option --iteratons is unknown; did you mean --iterations?");
+  EXPECT_EQ(refusal("solve ridge --iterations 5", 2), "bilevel: 'ridge': no option stands before it");
+}
+
+TEST(MissingFiles, areNamedByTheirOption) {
+  EXPECT_EQ(refusal("train --genotype nowhere.json --data images", 1),
+            "bilevel: --genotype nowhere.json: there is no such file; check the path");
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ TEST(NewsgroupsReader, WeighsWordsByTheirRarity) {
 TEST(NewsgroupsReader, SaysWhatIsMissing) {
   const TemporaryFolder folder;
   const auto message = [&](const std::string& path) { return message_of([&] { read_newsgroups(path); }); };
-  EXPECT_THAT(message(folder.at("missing")), HasSubstr("No such file"));
+  EXPECT_THAT(message(folder.at("missing")), HasSubstr("there is no such file; check the path"));
   EXPECT_THAT(message(folder.path()), AllOf(HasSubstr("20news-bydate-train"), HasSubstr("it should hold")));
   EXPECT_THAT(message(folder.put("a.tar", tar_end)),
               HasSubstr("expected posts in 20news-bydate-train/GROUP/ID"));
