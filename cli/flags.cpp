@@ -39,9 +39,8 @@ const CLI::Option* add_flag(CLI::App& group, OptionsView options, const Field& f
   const std::string flag = is_positional ? field.name : flag_of(field.name), help = flag_text(field.help);
   CLI::Option* option = nullptr;
   if (field.type == FieldType::flag) {
-    // One that may be on by itself can be put off.
-    const bool may_be_on = !field.shows_default || options.words(field).front() == "true";
-    const std::string names = may_be_on ? fmt::format("{},!{}", flag, flag_of("no_" + field.name)) : flag;
+    const std::string names =
+        may_be_on(options, field) ? fmt::format("{},!{}", flag, flag_of("no_" + field.name)) : flag;
     option = group.add_flag_function(
         names, [options, &field](int64_t count) { give(options, field, {count > 0 ? "true" : "false"}); },
         help);
@@ -68,6 +67,10 @@ const CLI::Option* add_flag(CLI::App& group, OptionsView options, const Field& f
 }
 
 }  // namespace
+
+bool may_be_on(const OptionsView& options, const Field& field) {
+  return !field.shows_default || options.words(field).front() == "true";
+}
 
 void add_flags(CLI::App& command, const OptionsView& options, TieredHelp& help, const Words& positional) {
   std::map<std::string, CLI::App*> groups = {{"", &command}};

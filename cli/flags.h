@@ -16,4 +16,7 @@ namespace bilevel::cli {
 void add_flags(CLI::App& command, const OptionsView& options, TieredHelp& help,
                const std::vector<std::string>& positional = {});
 
+// A flag that is on by itself, or may be by a rule, can be turned off: --no-NAME.
+bool may_be_on(const OptionsView& options, const Field& field);
+
 }  // namespace bilevel::cli

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bilevel/fields/option_text.h"
+#include "cli/flags.h"
 
 namespace bilevel::cli {
 
@@ -48,10 +49,12 @@ std::string escaped(std::string text) {
 }
 
 // "whole number, at least 0"
-std::string value_text(const Field& field) {
+std::string value_text(const OptionsView& options, const Field& field) {
   if (!field.choices.empty()) return fmt::format("{}", fmt::join(field.choices, ", "));
+  if (field.type == FieldType::flag) {
+    return may_be_on(options, field) ? fmt::format("`{}` turns it off", flag_of("no_" + field.name)) : "";
+  }
   std::string text = "text";
-  if (field.type == FieldType::flag) text = "";
   if (field.type == FieldType::whole) text = "whole number";
   if (field.type == FieldType::seed) text = "seed";
   if (field.type == FieldType::number) text = "number";
@@ -86,7 +89,7 @@ std::string TieredHelp::markdown() const {
       const bool typed_alone =
           std::find(positional.begin(), positional.end(), field.name) != positional.end();
       text += fmt::format("| `{}` | {} | {} | {} |\n", typed_alone ? field.name : flag_of(field.name),
-                          escaped(value_text(field)), escaped(default_text(options, field)),
+                          escaped(value_text(options, field)), escaped(default_text(options, field)),
                           escaped(flag_text(field.help)));
     }
   }

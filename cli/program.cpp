@@ -208,7 +208,10 @@ std::unique_ptr<CLI::App> make_program(int& exit_code) {
   app.name("bilevel");
   app.set_version_flag("--version", version_text);
   app.require_subcommand(1);
-  app.footer("bilevel COMMAND --help, or bilevel help COMMAND, shows a command's options.");
+  app.footer(
+      "bilevel COMMAND --help, or bilevel help COMMAND, shows a command's options; bilevel help --markdown "
+      "all "
+      "of all commands.");
   add_search_command(app, exit_code);
   add_clean_command(app, exit_code);
   add_tune_command(app, exit_code);

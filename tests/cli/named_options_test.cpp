@@ -24,7 +24,8 @@ namespace {
 
 using Names = std::set<std::string>;
 
-// Of cmake, Google Test and npm; and one of earlier versions' run folders.
+// Of cmake, Google Test and npm; one of earlier versions' run folders; and one of `bilevel help`, which is no
+// command of its own.
 const Names of_other_programs{"--preset",
                               "--build",
                               "--install",
@@ -32,6 +33,7 @@ const Names of_other_programs{"--preset",
                               "--gtest",
                               "--ignore-scripts",
                               "--auto-choice",
+                              "--markdown",
                               "--no-python",
                               "--nproc-per-node",  // torchrun's
                               "--no-build-isolation",

@@ -102,7 +102,7 @@ TEST_F(RunsTest, AConfigThatCannotBeTakenIsNamedWithItsOption) {
       {"typo.json", "--iteratoins"},
       {"typo.toml", "--iteratoins"},
       {"broken.json",
-       ": expected JSON: line 1, column 15: unexpected end of input; expected '[', "
+       ": expected JSON: line 1, column 16: unexpected end of input; expected '[', "
        "'{', or a literal; correct the file, or begin with a copy of a run's "
        "config.json"},
       {"list.json", "expected an object of options"},
