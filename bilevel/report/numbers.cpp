@@ -16,23 +16,23 @@ struct Known {
 };
 // What the summaries of the jobs have, and their last records where a summary does not repeat them; the most
 // important first.
-constexpr std::array<Known, 17> known{{{"test_accuracy", nullptr},
-                                       {"baseline_test_accuracy", "test accuracy, baseline"},
-                                       {"independent_test_accuracy", "test accuracy, independent"},
-                                       {"pooled_test_accuracy", "test accuracy, pooled"},
-                                       {"valid_accuracy", nullptr},
-                                       {"baseline_valid_accuracy", "validation accuracy, baseline"},
-                                       {"test_loss", nullptr},
-                                       {"valid_loss", nullptr},
-                                       {"skips", nullptr},
-                                       {"outer_loss", nullptr},
-                                       {"inner_loss", nullptr},
-                                       {"direction_norm", nullptr},
-                                       {"error_bound", nullptr},
-                                       {"f1", "F1"},
-                                       {"precision", nullptr},
-                                       {"recall", nullptr},
-                                       {"flagged", "suspects"}}};
+constexpr std::array<Known, 17> known_numbers{{{"test_accuracy", nullptr},
+                                               {"baseline_test_accuracy", "test accuracy, baseline"},
+                                               {"independent_test_accuracy", "test accuracy, independent"},
+                                               {"pooled_test_accuracy", "test accuracy, pooled"},
+                                               {"valid_accuracy", nullptr},
+                                               {"baseline_valid_accuracy", "validation accuracy, baseline"},
+                                               {"test_loss", nullptr},
+                                               {"valid_loss", nullptr},
+                                               {"skips", nullptr},
+                                               {"outer_loss", nullptr},
+                                               {"inner_loss", nullptr},
+                                               {"direction_norm", nullptr},
+                                               {"error_bound", nullptr},
+                                               {"f1", "F1"},
+                                               {"precision", nullptr},
+                                               {"recall", nullptr},
+                                               {"flagged", "suspects"}}};
 
 }  // namespace
 
@@ -49,7 +49,7 @@ std::vector<FinalNumber> final_numbers(const RunData& run) {
       numbers.push_back({column, title_of(column), value.get<double>(), /*percent=*/true, false});
     }
   }
-  for (const Known& one : known) {
+  for (const Known& one : known_numbers) {
     auto value = number_in(run.summary, one.name);
     if (!value) value = value_of_chosen(run, one.name);
     // How far a solve has come; a search is judged by its cell.
