@@ -17,35 +17,20 @@ constexpr const char* named_cleaning_set = "a named set with noise drawn on it";
 void add_cleaning_files(Fields<CleanJobOptions>& f) {
   using O = CleanJobOptions;
   f.heading(own_cleaning_files);
-  f.add(
-       "train", [](O & o) -> auto& { return o.files.train.features; }, "examples with some bad labels")
-      .is(FieldKind::place)
-      .first();
-  f.add(
-       "train_labels", [](O & o) -> auto& { return o.files.train.labels; },
-       fmt::format("left out: the labels are inside {}", named("train")))
-      .is(FieldKind::place)
-      .first();
-  f.add(
-       "valid", [](O & o) -> auto& { return o.files.valid.features; },
-       fmt::format("examples whose labels are right; a table can do without ({})",
-                   named("by", clean_ways().table)))
-      .is(FieldKind::place)
-      .first();
-  f.add(
-       "valid_labels", [](O & o) -> auto& { return o.files.valid.labels; },
-       fmt::format("left out: inside {}", named("valid")))
-      .is(FieldKind::place)
-      .first();
-  f.add(
-       "test", [](O & o) -> auto& { return o.files.test.features; }, "to measure the cleaned model on")
-      .is(FieldKind::place)
-      .first();
-  f.add(
-       "test_labels", [](O & o) -> auto& { return o.files.test.labels; },
-       fmt::format("left out: inside {}", named("test")))
-      .is(FieldKind::place)
-      .first();
+  f.include(
+      [](O & o) -> auto& { return o.files.train; },
+      labelled_file_fields(own_cleaning_files, "train", "examples with some bad labels",
+                           fmt::format("left out: the labels are inside {}", named("train"))));
+  f.include(
+      [](O & o) -> auto& { return o.files.valid; },
+      labelled_file_fields(own_cleaning_files, "valid",
+                           fmt::format("examples whose labels are right; a table can do without ({})",
+                                       named("by", clean_ways().table)),
+                           fmt::format("left out: inside {}", named("valid"))));
+  f.include(
+      [](O & o) -> auto& { return o.files.test; },
+      labelled_file_fields(own_cleaning_files, "test", "to measure the cleaned model on",
+                           fmt::format("left out: inside {}", named("test"))));
   f.add(
        "label_column", [](O & o) -> auto& { return o.files.reading.label_column; },
        "of a table without a file of labels: first, last, a name or a position from 0")

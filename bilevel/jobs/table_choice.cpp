@@ -12,6 +12,21 @@
 
 namespace bilevel {
 
+Fields<LabelledFile> labelled_file_fields(const std::string& heading, const std::string& name,
+                                          const std::string& help, const std::string& labels_help) {
+  Fields<LabelledFile> f;
+  f.heading(heading);
+  f.add(
+       name, [](auto& o) -> auto& { return o.features; }, help)
+      .is(FieldKind::place)
+      .first();
+  f.add(
+       name + "_labels", [](auto& o) -> auto& { return o.labels; }, labels_help)
+      .is(FieldKind::place)
+      .first();
+  return f;
+}
+
 Fields<FeatureFileOptions> table_file_fields(const std::string& heading) {
   using O = FeatureFileOptions;
   Fields<O> f;

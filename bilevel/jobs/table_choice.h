@@ -18,6 +18,9 @@
 
 namespace bilevel {
 
+// Rows for a file of examples and one of their labels: "train" and "train_labels".
+Fields<LabelledFile> labelled_file_fields(const std::string& heading, const std::string& name,
+                                          const std::string& help, const std::string& labels_help);
 // How tables are written and which of their columns count: rows for the options of every job that reads them.
 // They stand under `heading`.
 Fields<FeatureFileOptions> table_file_fields(const std::string& heading);

@@ -19,36 +19,23 @@ constexpr const char* named_tune_set = "named data";
 void add_tune_files(Fields<TuneJobOptions>& f) {
   using O = TuneJobOptions;
   f.heading(own_tune_files);
-  f.add(
-       "train", [](O & o) -> auto& { return o.files.train.features; },
-       fmt::format("training examples: svmlight, CSV or TSV with labels inside, or CSV, NPY or IDX with {}",
-                   named("train_labels")))
-      .is(FieldKind::place)
-      .first();
-  f.add(
-       "train_labels", [](O & o) -> auto& { return o.files.train.labels; },
-       "numbers or names, one per training example")
-      .is(FieldKind::place)
-      .first();
-  f.add(
-       "valid", [](O & o) -> auto& { return o.files.valid.features; },
-       "validation examples; a part of the training examples if left out")
-      .is(FieldKind::place)
-      .first();
-  f.add(
-       "valid_labels", [](O & o) -> auto& { return o.files.valid.labels; },
-       fmt::format("of {}", named("valid")))
-      .is(FieldKind::place)
-      .first();
-  f.add(
-       "test", [](O & o) -> auto& { return o.files.test.features; },
-       "test examples, which nothing is tuned on")
-      .is(FieldKind::place)
-      .first();
-  f.add(
-       "test_labels", [](O & o) -> auto& { return o.files.test.labels; }, fmt::format("of {}", named("test")))
-      .is(FieldKind::place)
-      .first();
+  f.include(
+      [](O & o) -> auto& { return o.files.train; },
+      labelled_file_fields(
+          own_tune_files, "train",
+          fmt::format(
+              "training examples: svmlight, CSV or TSV with labels inside, or CSV, NPY or IDX with {}",
+              named("train_labels")),
+          "numbers or names, one per training example"));
+  f.include(
+      [](O & o) -> auto& { return o.files.valid; },
+      labelled_file_fields(own_tune_files, "valid",
+                           "validation examples; a part of the training examples if left out",
+                           fmt::format("of {}", named("valid"))));
+  f.include(
+      [](O & o) -> auto& { return o.files.test; },
+      labelled_file_fields(own_tune_files, "test", "test examples, which nothing is tuned on",
+                           fmt::format("of {}", named("test"))));
   f.add(
        "label_column", [](O & o) -> auto& { return o.files.reading.label_column; },
        "of a table: first, last, a name of its header, or a position from 0")
