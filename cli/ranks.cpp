@@ -31,7 +31,7 @@ Failure failure_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const NotFiniteError& e) {
-    return {e.what(), not_finite};
+    return {flag_text(marked_message(e)), not_finite};
   } catch (const OptionError& e) {
     return {flag_text(e.marked()), bad_input};
   } catch (const RunError& e) {

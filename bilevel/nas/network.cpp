@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/fields/option_text.h"
 #include "bilevel/nas/network_nasbench101.h"
 
 namespace bilevel::nas {
@@ -47,8 +48,8 @@ void NetworkOptions::validate(SpaceKind kind) const {
   require(height >= 1 && width >= 1, "image size", std::min(height, width), "at least 1");
   require(classes >= 2, "classes", classes, "at least 2");
   if ((imagenet_stem || auxiliary) && kind != SpaceKind::darts) {
-    throw std::invalid_argument(fmt::format("{}: only the DARTS space has it; leave it out",
-                                            imagenet_stem ? "--imagenet" : "--auxiliary"));
+    throw OptionError(fmt::format("{}: only the DARTS space has it; leave it out",
+                                  named(imagenet_stem ? "imagenet" : "auxiliary")));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/fields/option_text.h"
 #include "bilevel/nas/batch_norm.h"
 #include "bilevel/nas/convolution.h"
 
@@ -27,10 +28,10 @@ Feature resized(const Feature& x, int64_t kernel, int64_t stride, int64_t paddin
                   pooled(x.height, kernel, stride, padding, dilation),
                   pooled(x.width, kernel, stride, padding, dilation)};
   if (y.height < 1 || y.width < 1) {
-    throw std::invalid_argument(
+    throw OptionError(
         fmt::format("images are too small: a {} x {} window meets {} x {} pixels inside the network; give "
-                    "larger images (--image-size) or fewer reductions",
-                    kernel, kernel, x.height, x.width));
+                    "larger images ({}) or fewer reductions",
+                    kernel, kernel, x.height, x.width, named("image_size")));
   }
   return y;
 }

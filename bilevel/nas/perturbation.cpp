@@ -12,6 +12,7 @@
 
 #include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
+#include "bilevel/run/not_finite.h"
 
 namespace bilevel::nas {
 
@@ -109,10 +110,12 @@ std::string PerturbationSelection::choose_next(const Loss& loss) {
     missed.emplace_back(std::isnan(found) ? std::numeric_limits<double>::infinity() : found, candidate);
   }
   if (std::none_of(missed.begin(), missed.end(), [](const auto& one) { return std::isfinite(one.first); })) {
-    throw NotFiniteError(
-        fmt::format("--select perturbation: at choice {} of {} ({} row {}) no validation loss is finite, "
-                    "whichever operation is left out; lower --inner-rate, or use --select argmax",
-                    next_ + 1, order_.size(), choice.block, choice.row));
+    throw NotFiniteRun(
+        fmt::format("{}: at choice {} of {} ({} row {}) no validation loss is finite, whichever operation is "
+                    "left out; lower "
+                    "{}, or use {}",
+                    named("select", "perturbation"), next_ + 1, order_.size(), choice.block, choice.row,
+                    named("inner_rate"), named("select", "argmax")));
   }
   std::stable_sort(missed.begin(), missed.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });

@@ -12,6 +12,7 @@
 #include "bilevel/core/random.h"
 #include "bilevel/core/require.h"
 #include "bilevel/nas/train.h"
+#include "bilevel/run/not_finite.h"
 
 namespace bilevel::nas {
 namespace {
@@ -56,10 +57,9 @@ Genotype best_random_cell(const SearchSpace& space, int64_t samples, uint64_t se
     if (tried) tried(i + 1, least);
   }
   if (!std::isfinite(least)) {
-    throw NotFiniteError(
-        fmt::format("none of {} random cells has a finite validation loss with the shared weights: lower "
-                    "--inner-rate",
-                    samples));
+    throw NotFiniteRun(
+        fmt::format("none of {} random cells has a finite validation loss with the shared weights: lower {}",
+                    samples, named("inner_rate")));
   }
   return best;
 }

@@ -24,6 +24,7 @@
 #include "bilevel/nas/collapse.h"
 #include "bilevel/nas/perturbation.h"
 #include "bilevel/nas/random_search.h"
+#include "bilevel/run/not_finite.h"
 
 namespace bilevel::nas {
 namespace {
@@ -94,24 +95,22 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
     : supernet_(problem), options_(options), benchmark_(benchmark) {
   options_.validate();
   if (options_.method == "random") {
-    throw std::invalid_argument(
-        "--method random trains cells one by one and has no supernet to search in: call random_search()");
+    throw OptionError(named("method", "random") +
+                      " trains cells one by one and has no supernet to search in: call random_search()");
   }
   for (const auto& [what, samples] :
        {std::pair{"training", problem.inner_samples()}, std::pair{"validation", problem.outer_samples()}}) {
     if (samples < options_.batch) {
-      throw std::invalid_argument(
-          fmt::format("--batch {}: there are only {} {} images; give a smaller batch or more "
-                      "images (--train-size)",
-                      options_.batch, samples, what));
+      throw OptionError(
+          fmt::format("{}: there are only {} {} images; give a smaller batch or more images ({})",
+                      named("batch", fmt::to_string(options_.batch)), samples, what, named("train_size")));
     }
   }
   if (options_.stop == "skips") {
     const auto& all = problem.supernet().space().operations;
     if (std::find(all.begin(), all.end(), "skip_connect") == all.end()) {
-      throw std::invalid_argument(
-          fmt::format("--stop skips: the space {} has no skip_connect to count; use eigenvalue",
-                      problem.supernet().space().name));
+      throw OptionError(fmt::format("{}: the space {} has no skip_connect to count; use eigenvalue",
+                                    named("stop", "skips"), problem.supernet().space().name));
     }
   }
   if (benchmark_ != nullptr) benchmark_->require_space(problem.supernet().space());
@@ -307,20 +306,20 @@ SearchSummary Search::run(SearchState state, const SearchHooks& hooks) {
     NoWaiting until_the_epoch_ends;
     const auto require_finite = [&] {
       if (until_the_epoch_ends.all_finite_so_far()) return;
-      throw NotFiniteError(
-          fmt::format("{}: weights, alpha or a hypergradient left the finite numbers in epoch {}. Lower "
-                      "--inner-rate or --alpha-rate, or clip (--inner-clip)",
-                      options_.method, state.epoch + 1));
+      throw NotFiniteRun(fmt::format(
+          "{}: weights, alpha or a hypergradient left the finite numbers in epoch {}. Lower "
+          "{} or {}, or clip ({})",
+          options_.method, state.epoch + 1, named("inner_rate"), named("alpha_rate"), named("inner_clip")));
     };
     while (state.step < steps_per_epoch_) {
       try {
         step(state, oracle, streams);
       } catch (const NotFiniteError& error) {
-        throw NotFiniteError(fmt::format(
-            "{}: epoch {}, step {} of {}: {} {} Options: a lower --inner-rate or --alpha-rate, or "
-            "clipping (--inner-clip)",
-            options_.method, state.epoch + 1, state.step + 1, steps_per_epoch_, error.what(),
-            curvature_on_batch(*problem_, state.algorithm, streams.inner("curvature"))));
+        throw NotFiniteRun(fmt::format(
+            "{}: epoch {}, step {} of {}: {} {} Options: a lower {} or {}, or clipping ({})", options_.method,
+            state.epoch + 1, state.step + 1, steps_per_epoch_, marked_message(error),
+            curvature_on_batch(*problem_, state.algorithm, streams.inner("curvature")), named("inner_rate"),
+            named("alpha_rate"), named("inner_clip")));
       }
       ++state.step;
       state.seconds += clock.lap();

@@ -13,6 +13,7 @@
 #include "bilevel/core/require.h"
 #include "bilevel/core/trajectory.h"
 #include "bilevel/core/weight_decay.h"
+#include "bilevel/fields/option_text.h"
 #include "bilevel/hypergradients/registry.h"
 
 namespace bilevel::nas {
@@ -57,10 +58,10 @@ SearchDiagnosis diagnose_search(const Problem& supernet, const SearchOptions& op
   d.inverted = d.curvature == "hessian" ? d.hessian : ends(*at_point, d.curvature, w, options.seed);
   d.linear_rate = 1 / std::max(std::abs(d.inverted.largest), std::abs(d.inverted.smallest));
   if (!std::isfinite(d.linear_rate)) {
-    throw std::invalid_argument(
-        fmt::format("--method auto: the supernet's curvature at its first weights is {} to {}; there is no "
+    throw OptionError(
+        fmt::format("{}: the supernet's curvature at its first weights is {} to {}; there is no "
                     "rate for that: name a method",
-                    d.inverted.smallest, d.inverted.largest));
+                    named("method", "auto"), d.inverted.smallest, d.inverted.largest));
   }
 
   Trajectory here;

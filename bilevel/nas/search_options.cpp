@@ -9,6 +9,7 @@
 #include <string>
 
 #include "bilevel/core/require.h"
+#include "bilevel/fields/option_text.h"
 
 namespace bilevel::nas {
 
@@ -60,8 +61,8 @@ const SearchMethod& find_search_method(const std::string& name) {
     if (method.name == name) return method;
     names.push_back(method.name);
   }
-  throw std::invalid_argument(
-      fmt::format("--method '{}' is unknown: choose from {}", name, fmt::join(names, ", ")));
+  throw OptionError(
+      fmt::format("{} is unknown: choose from {}", named("method", name), fmt::join(names, ", ")));
 }
 
 void SearchOptions::validate() const {
@@ -84,21 +85,22 @@ void SearchOptions::validate() const {
   require_at_least("most_skips", most_skips, 0);
   require_at_least("tune_epochs", tune_epochs, 0);
   if (stop != "none" && stop != "eigenvalue" && stop != "skips") {
-    throw std::invalid_argument(fmt::format("--stop {}: choose none, eigenvalue or skips", stop));
+    throw OptionError(fmt::format("{}: choose none, eigenvalue or skips", named("stop", stop)));
   }
   if (stop == "eigenvalue" && eigenvalue_products == 0) {
-    throw std::invalid_argument("--stop eigenvalue needs --eigenvalue-products above 0");
+    throw OptionError(
+        fmt::format("{} needs {} above 0", named("stop", "eigenvalue"), named("eigenvalue_products")));
   }
   if (select != "argmax" && select != "perturbation") {
-    throw std::invalid_argument(fmt::format("--select {}: choose argmax or perturbation", select));
+    throw OptionError(fmt::format("{}: choose argmax or perturbation", named("select", select)));
   }
   if (stop != "none" && !find_search_method(method).moves_alpha) {
-    throw std::invalid_argument(fmt::format("--stop {}: {} has no alpha that could collapse", stop, method));
+    throw OptionError(fmt::format("{}: {} has no alpha that could collapse", named("stop", stop), method));
   }
   guard.validate();
   if (guard.on() && !find_search_method(method).moves_alpha) {
-    throw std::invalid_argument(
-        fmt::format("--guard {}: {} has no alpha that could collapse; leave it out", guard.name, method));
+    throw OptionError(fmt::format("{}: {} has no alpha that could collapse; leave it out",
+                                  named("guard", guard.name), method));
   }
   inner.validate();
   hypergradient.curvature.validate();

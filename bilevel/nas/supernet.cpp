@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/fields/option_text.h"
 
 namespace bilevel::nas {
 int64_t default_search_cells(SpaceKind kind) {
@@ -30,8 +31,8 @@ std::set<int64_t> reduction_cells(int64_t cells) {
 void SupernetOptions::validate(const SearchSpace& space) const {
   require_at_least("channels", channels, 1);
   if (space.kind == SpaceKind::darts && channels % 2 != 0) {
-    throw std::invalid_argument(
-        fmt::format("--channels {}: the DARTS space halves channels, so give an even number", channels));
+    throw OptionError(fmt::format("{}: the DARTS space halves channels, so give an even number",
+                                  named("channels", fmt::to_string(channels))));
   }
   require_between("cells", cells, 0, 1000);  // each is laid out one by one
   require_at_least("input channels", input_channels, 1);
@@ -42,10 +43,10 @@ void SupernetOptions::validate(const SearchSpace& space) const {
   // A reduction of DARTS halves what goes through the operations once more.
   const int64_t unit = partial * (space.kind == SpaceKind::darts && partial > 1 ? 2 : 1);
   if (channels % unit != 0) {
-    throw std::invalid_argument(
-        fmt::format("--channels {}: --guard partial-channels sends one channel in {} through the operations, "
-                    "so give a multiple of {}, or another --guard-strength",
-                    channels, partial, unit));
+    throw OptionError(fmt::format(
+        "{}: {} sends one channel in {} through the operations, so give a multiple of {}, or another {}",
+        named("channels", fmt::to_string(channels)), named("guard", "partial-channels"), partial, unit,
+        named("guard_strength")));
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "bilevel/algorithms/resumable.h"
 #include "bilevel/core/errors.h"
+#include "bilevel/run/not_finite.h"
 
 namespace bilevel::nas {
 namespace {
@@ -35,12 +36,11 @@ void require_fit(const DeviceImages& set, const NetworkOptions& network, const c
   if (images.size(0) < 1) throw std::invalid_argument(fmt::format("the {} set is empty", which));
   if (images.size(1) != network.input_channels || images.size(2) != network.height ||
       images.size(3) != network.width) {
-    throw std::invalid_argument(
+    throw OptionError(
         fmt::format("the {} images are {} channels of {} x {}, but the network takes {} channels of {} x {}: "
-                    "build it for "
-                    "these images, or rescale them (--image-size)",
+                    "build it for these images, or rescale them ({})",
                     which, images.size(1), images.size(2), images.size(3), network.input_channels,
-                    network.height, network.width));
+                    network.height, network.width, named("image_size")));
   }
   const auto smallest = set.labels.min().item<int64_t>(), largest = set.labels.max().item<int64_t>();
   if (smallest < 0 || largest >= network.classes) {
@@ -79,10 +79,9 @@ Training::Training(const Network& network, DeviceImages train, DeviceImages test
   require_fit(train_, network.options(), "training");
   require_fit(test_, network.options(), "test");
   if (options_.auxiliary > 0 && !network.options().auxiliary) {
-    throw std::invalid_argument(
-        fmt::format("--auxiliary {}: this network has no second head, which only the "
-                    "DARTS space has; leave it out",
-                    options_.auxiliary));
+    throw OptionError(
+        fmt::format("{}: this network has no second head, which only the DARTS space has; leave it out",
+                    named("auxiliary", fmt::to_string(options_.auxiliary))));
   }
 }
 
@@ -139,11 +138,12 @@ void Training::read(TrainState& state, std::vector<StepValues>& pending) const {
     const double value = loss.data_ptr<double>()[i];
     state.loss_sum += value;
     if (std::isfinite(value)) continue;
-    throw NotFiniteError(fmt::format(
-        "the training loss is {} in epoch {}, step {} of {}, at rate {:g}: lower --rate, warm up with "
-        "--warmup, or clip the gradient with --clip 5",
+    throw NotFiniteRun(fmt::format(
+        "the training loss is {} in epoch {}, step {} of {}, at rate {:g}: lower {}, warm up with {}, or "
+        "clip "
+        "the gradient with {}",
         value, state.epoch() + 1, (first + i) % steps_per_epoch() + 1, steps_per_epoch(),
-        options_.rate_at(first + i, steps_per_epoch())));
+        options_.rate_at(first + i, steps_per_epoch()), named("rate"), named("warmup"), named("clip", "5")));
   }
 }
 
@@ -199,8 +199,8 @@ bool Training::run(TrainState& state, const TrainHooks& hooks) const {
     try {
       record.test_accuracy = test_accuracy(state.inner.w, state.statistics);
     } catch (const NotFiniteError& error) {
-      throw NotFiniteError(fmt::format("after epoch {}, whose last rate was {:g}: {}; lower --rate",
-                                       record.epoch, record.rate, error.what()));
+      throw NotFiniteRun(fmt::format("after epoch {}, whose last rate was {:g}: {}; lower {}", record.epoch,
+                                     record.rate, marked_message(error), named("rate")));
     }
     record.seconds = before + seconds_since(begin);
     state.history.push_back(record);

@@ -10,6 +10,7 @@
 
 #include "bilevel/core/require.h"
 #include "bilevel/core/schedule.h"
+#include "bilevel/fields/option_text.h"
 
 namespace bilevel::nas {
 namespace {
@@ -36,25 +37,24 @@ void TrainOptions::validate(int64_t images) const {
   require(epochs >= 1, "epochs", epochs, "at least 1");
   require(batch >= 2, "batch", batch, "at least 2, because a norm needs two images");
   if (images < batch) {
-    throw std::invalid_argument(fmt::format(
-        "--batch {}: there are only {} training images; give more images or a smaller batch", batch, images));
+    throw OptionError(
+        fmt::format("{}: there are only {} training images; give more images or a smaller batch",
+                    named("batch", fmt::to_string(batch)), images));
   }
   require(rate > 0 && rate <= largest, "rate", rate, "above 0 and at most 3.4e+38, the largest float");
   const std::vector<std::string>& names = train_schedule_names();
   if (std::find(names.begin(), names.end(), schedule) == names.end()) {
-    throw std::invalid_argument(
-        fmt::format("--schedule {}: choose from {}", schedule, fmt::join(names, ", ")));
+    throw OptionError(fmt::format("{}: choose from {}", named("schedule", schedule), fmt::join(names, ", ")));
   }
   if (schedule == "linear-gentle" && epochs <= gentle_epochs) {
-    throw std::invalid_argument(
-        fmt::format("--schedule linear-gentle: its last {} epochs are the gentle ones, so that --epochs {} "
-                    "must be above that",
-                    gentle_epochs, epochs));
+    throw OptionError(fmt::format("{}: its last {} epochs are the gentle ones, so that {} must be above that",
+                                  named("schedule", "linear-gentle"), gentle_epochs,
+                                  named("epochs", fmt::to_string(epochs))));
   }
   require(warmup_epochs >= 0 && warmup_epochs < static_cast<double>(epochs), "warmup", warmup_epochs,
           "at least 0 and below the number of epochs");
   require_below_one("momentum", momentum);
-  if (nesterov && momentum == 0) throw std::invalid_argument("--nesterov: needs a momentum above 0");
+  if (nesterov && momentum == 0) throw OptionError(named("nesterov") + ": needs a momentum above 0");
   require(weight_decay >= 0 && weight_decay <= largest, "weight_decay", weight_decay,
           "at least 0 and at most 3.4e+38, the largest float");
   require(clip >= 0 && std::isfinite(clip), "clip", clip, "finite and at least 0; 0 is no clipping");

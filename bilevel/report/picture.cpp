@@ -8,6 +8,7 @@
 #include "bilevel/data/process.h"
 #include "bilevel/data/temporary_folder.h"
 #include "bilevel/data/write_file.h"
+#include "bilevel/fields/option_text.h"
 
 namespace bilevel {
 namespace {
@@ -24,9 +25,11 @@ std::string picture_of(const std::string& graph, const std::string& format) {
   const ProcessResult result =
       run_process({"dot", "-T" + format, "genotype.dot", "-o", "picture"}, folder.path());
   if (!result.found) {
-    throw std::runtime_error(
-        "draw: graphviz's program dot is not here: install it (Debian: apt-get install graphviz), or give "
-        "--out a name that ends in .dot for the graph as text");
+    throw RunError(
+        fmt::format("draw: graphviz's program dot is not here: install it (Debian: apt-get install "
+                    "graphviz), or give {} a "
+                    "name that ends in .dot for the graph as text",
+                    named("out")));
   }
   if (!result.succeeded()) {
     throw std::runtime_error(fmt::format("draw: dot ended with status {}: {}", result.status,

@@ -117,12 +117,13 @@ std::vector<std::string> asked_for(const std::vector<RunData>& runs, const std::
   for (const std::string& name : by) {
     const std::string option = field_name(name);
     if (std::find(known.begin(), known.end(), option) == known.end()) {
-      throw std::invalid_argument(
-          fmt::format("--by {}: no run has an option {}; theirs are in the config.json of their folders",
-                      name, flag_of(option)));
+      throw OptionError(
+          fmt::format("{}: no run has an option {}; theirs are in the config.json of their folders",
+                      named("by", name), named(option)));
     }
     if (option == "seed") {
-      throw std::invalid_argument("--by seed: a study takes means over seeds; name options that differ");
+      throw OptionError(
+          fmt::format("{}: a study takes means over seeds; name options that differ", named("by", "seed")));
     }
     options.push_back(option);
   }

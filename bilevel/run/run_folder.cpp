@@ -20,6 +20,7 @@
 
 #include "bilevel/data/folder.h"
 #include "bilevel/data/write_file.h"
+#include "bilevel/fields/option_text.h"
 #include "bilevel/run/blas_kernels.h"
 #include "bilevel/run/json_value.h"
 
@@ -102,10 +103,10 @@ void require_no_other_files(const std::string& folder) {
   constexpr size_t shown = 3;
   const size_t more = others.size() - std::min(others.size(), shown);
   others.resize(std::min(others.size(), shown));
-  throw std::invalid_argument(
-      fmt::format("--out {}: the folder holds other files ({}{}), which the run could overwrite; give a new "
-                  "or an empty folder",
-                  folder, fmt::join(others, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
+  throw OptionError(fmt::format(
+      "{}: the folder holds other files ({}{}), which the run could overwrite; give a new "
+      "or an empty folder",
+      named("out", folder), fmt::join(others, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
 }
 
 int64_t size_of(const std::string& path) {
@@ -212,21 +213,34 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
+namespace {
+
+void make_run_folder(const std::string& folder) {
+  try {
+    make_folder(folder, "out");
+  } catch (const std::runtime_error& error) {
+    // It begins with the option and the folder.
+    const std::string message = error.what();
+    throw RunError(named("out", folder) + message.substr(std::string("out ").size() + folder.size()));
+  }
+}
+
+}  // namespace
+
 RunFolder RunFolder::create(const std::string& folder, const New& run) {
-  make_folder(folder, "--out");
+  make_run_folder(folder);
   if (is_run(folder)) {
-    throw std::invalid_argument(
-        fmt::format("--out {}: there is a run in it already; go on with --resume {} or give another folder",
-                    folder, folder));
+    throw OptionError(fmt::format("{}: there is a run in it already; go on with {} or give another folder",
+                                  named("out", folder), named("resume", folder)));
   }
   if (!began_a_run(folder + "/config.json")) {
-    throw std::invalid_argument(fmt::format(
-        "--out {}: there is a config.json in it that is not of a run; give another folder", folder));
+    throw OptionError(fmt::format(
+        "{}: there is a config.json in it that is not of a run; give another folder", named("out", folder)));
   }
   require_no_other_files(folder);
   const int lock = try_lock(folder + "/lock", O_RDWR | O_CREAT);
   if (lock < 0) {
-    throw std::invalid_argument(fmt::format("--out {}: another process works there", folder));
+    throw OptionError(fmt::format("{}: another process works there", named("out", folder)));
   }
   RunFolder result(folder, lock);
   const MachineFacts machine = machine_facts();
@@ -241,13 +255,13 @@ RunFolder RunFolder::create(const std::string& folder, const New& run) {
 
 RunFolder RunFolder::resume(const std::string& folder) {
   if (!is_run(folder)) {
-    throw std::runtime_error(
-        fmt::format("--resume {}: there is no run.json in it; give the folder of a run", folder));
+    throw RunError(
+        fmt::format("{}: there is no run.json in it; give the folder of a run", named("resume", folder)));
   }
   (void)read_run(folder);  // throws where it is damaged
   const int lock = try_lock(folder + "/lock", O_RDWR | O_CREAT);
   if (lock < 0) {
-    throw std::runtime_error(fmt::format("--resume {}: another process works there", folder));
+    throw RunError(fmt::format("{}: another process works there", named("resume", folder)));
   }
   RunFolder result(folder, lock);
   remove_unfinished(folder);

@@ -239,6 +239,7 @@ TEST(House, internals_are_not_installed) {
   EXPECT_TRUE(installed.contains("core/problem.h"));
   for (const std::string& name : installed) {
     EXPECT_FALSE(name.starts_with("nas/tape/")) << name << ": a tape's passes and kernels";
+    if (name == "run/blas_kernels.h") continue;  // which of OpenBLAS's run, for whoever asks
     EXPECT_EQ(name.find("kernels"), std::string::npos) << name;
   }
   for (const char* internal :
@@ -273,6 +274,43 @@ TEST(House, the_papers_items_know_no_command_line) {
       EXPECT_EQ(source.text.find(of_the_program), std::string::npos)
           << "reproduce/" << source.name << " includes " << of_the_program;
     }
+  }
+}
+
+// Messages name options by named() (bilevel/fields/option_text.h), so that users of C++ and Python read the
+// name of a field, and users of the program that of a flag.
+TEST(House, no_message_of_the_library_names_a_flag) {
+  // Text that is kept in results and shown as it is, or that is typed; and folders that know no fields.
+  const std::set<std::string> allowed = {
+      "algorithms/failure.cpp",
+      "algorithms/registry.cpp",
+      "check/check.cpp",
+      "check/diagnose_recommendation.cpp",
+      "check/verdict.cpp",
+      "clean/clean.cpp",
+      "clean/suspect_pictures.cpp",
+      "interact/interact.cpp",
+      "meta/learn.cpp",
+      "nas/search.cpp",
+      "run/machine.cpp",
+      "jobs/compare.cpp",  // a heading of its help
+      "report/plot.cpp",
+      "report/report.cpp",  // command lines
+  };
+  static const std::regex literal(R"("(?:[^"\\\n]|\\.)*")"), flag(R"((^"|[ (`'])--[a-z][a-z-]+)"),
+      command(R"(`bilevel [^`]*`?)");
+  std::set<std::string> found;
+  for (const Source& source : sources()) {
+    if (source.folder == "data" || source.folder == "fields") continue;
+    for (std::sregex_iterator it(source.text.begin(), source.text.end(), literal), end; it != end; ++it) {
+      const std::string text = std::regex_replace(it->str(), command, "");
+      if (!std::regex_search(text, flag)) continue;
+      found.insert(source.name);
+      EXPECT_TRUE(allowed.contains(source.name)) << source.name << ": " << text << ": use named()";
+    }
+  }
+  for (const std::string& name : allowed) {
+    EXPECT_TRUE(found.contains(name)) << name << " names no flag any more: take it off the list";
   }
 }
 

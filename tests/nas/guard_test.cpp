@@ -116,12 +116,12 @@ TEST_P(EveryGuard, ComposesWithEveryMethodOrIsRefusedByName) {
     options.guard = full;
     if (!method.moves_alpha) {
       EXPECT_THAT(message([&] { const Search search(problem, options, nullptr); }),
-                  HasSubstr("--guard " + guard + ": " + method.name + " has no alpha"));
+                  HasSubstr("guard = " + guard + ": " + method.name + " has no alpha"));
       continue;
     }
     if (guard == "auxiliary-skip" && space.rfind("nasbench1shot1", 0) == 0) {
       EXPECT_THAT(message([&] { const Search search(problem, options, nullptr); }),
-                  HasSubstr("--guard auxiliary-skip: among the operations of " + space +
+                  HasSubstr("guard = auxiliary-skip: among the operations of " + space +
                             " (maxpool3x3, conv3x3-bn-relu, conv1x1-bn-relu) there is no skip_connect"));
       continue;
     }
@@ -215,13 +215,13 @@ TEST(Guards, NamesAndStrengthsAreChecked) {
   options.guard.name = "gamma-decay";
   EXPECT_THAT(
       message([&] { options.validate(); }),
-      HasSubstr("--guard 'gamma-decay' is unknown: choose from none, beta-decay, smoothing, auxiliary-skip, "
+      HasSubstr("guard = gamma-decay is unknown: choose from none, beta-decay, smoothing, auxiliary-skip, "
                 "partial-channels"));
   options.guard = {"partial-channels", 2.5};
   EXPECT_THAT(message([&] { options.validate(); }),
-              HasSubstr("--guard-strength 2.5: partial-channels takes a whole number K"));
+              HasSubstr("guard_strength = 2.5: partial-channels takes a whole number K"));
   options.guard = {"beta-decay", -1};
-  EXPECT_THAT(message([&] { options.validate(); }), HasSubstr("--guard-strength -1: beta-decay takes 0 to"));
+  EXPECT_THAT(message([&] { options.validate(); }), HasSubstr("guard_strength = -1: beta-decay takes 0 to"));
 }
 
 TEST(BetaDecay, AddsItsClosedFormToTheOuterGradient) {

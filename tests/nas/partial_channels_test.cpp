@@ -162,10 +162,10 @@ TEST(PartialChannels, HasNoTapeAndRefusesWhatCannotBeSplit) {
   EXPECT_TRUE(record(Supernet(make_space("nasbench201"), small(1))).has_value());
   EXPECT_FALSE(record(Supernet(make_space("nasbench201"), small(4))).has_value());
   EXPECT_THAT(message([] { const Supernet net(make_space("nasbench201"), small(3)); }),
-              HasSubstr("--channels 8: --guard partial-channels sends one channel in 3 through the "
+              HasSubstr("channels = 8: guard = partial-channels sends one channel in 3 through the "
                         "operations, so give a multiple of 3"));
   EXPECT_THAT(message([] { const Supernet net(make_space("darts"), small(8)); }),
-              HasSubstr("give a multiple of 16, or another --guard-strength"));
+              HasSubstr("give a multiple of 16, or another guard_strength"));
   SupernetProblem whole{Supernet(make_space("nasbench201"), small(1)),
                         image_source(draw_images({.samples = 4, .height = 7, .width = 7}, doubles())),
                         image_source(draw_images({.samples = 4, .height = 7, .width = 7}, doubles())),

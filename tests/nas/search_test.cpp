@@ -179,7 +179,8 @@ TEST(Search, SaysWhatIsWrong) {
   EXPECT_THAT(message([](auto& o) { o.batch = 100; }), HasSubstr("there are only 24 training images"));
   EXPECT_THAT(message([](auto& o) { o.stop = "skips"; }), HasSubstr("no skip_connect"));
   EXPECT_THAT(message([](auto& o) { o.stop = "soon"; }), HasSubstr("choose none, eigenvalue or skips"));
-  EXPECT_THAT(message([](auto& o) { o.method = "magic"; }), HasSubstr("'magic' is unknown"));
+  EXPECT_THAT(message([](auto& o) { o.method = "magic"; }),
+              HasSubstr("method = magic is unknown: choose from idarts"));
   EXPECT_THAT(message([](auto& o) { o.final_rate = 1; }), HasSubstr("final_rate = 1"));
   EXPECT_THAT(message([](auto& o) { o.select = "best"; }), HasSubstr("argmax or perturbation"));
 }
@@ -292,7 +293,7 @@ TEST(Perturbation, ALossThatIsNoNumberIsMissedMost) {
   PerturbationSelection lost(space, ideal, 1);
   EXPECT_THAT(
       test::message<NotFiniteError>([&] { lost.choose_next([](const Tensor&) { return std::nan(""); }); }),
-      ::testing::AllOf(HasSubstr("choice 1 of 6"), HasSubstr("--select argmax")));
+      ::testing::AllOf(HasSubstr("choice 1 of 6"), HasSubstr("select = argmax")));
 }
 
 TEST(Perturbation, EndsASearch) {

@@ -175,7 +175,7 @@ TEST(Tape, SaysWhenABatchIsTooLarge) {
     ADD_FAILURE() << "nothing was thrown";
   } catch (const std::invalid_argument& error) {
     EXPECT_THAT(error.what(), ::testing::HasSubstr("a batch of 5000000 images with 9 channels of 8 x 8"));
-    EXPECT_THAT(error.what(), ::testing::HasSubstr("give a smaller --batch or fewer --channels"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("give a smaller batch or fewer channels"));
   }
 }
 

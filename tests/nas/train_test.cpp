@@ -211,8 +211,10 @@ TEST(Training, ALossThatIsNotFiniteNamesEpochAndStep) {
   options.rate = 1e30;
   const Training training(network, images, images, options);
   TrainState state = training.start();
-  EXPECT_THAT(message<NotFiniteError>([&] { training.run(state); }),
-              ::testing::AllOf(HasSubstr("in epoch 1, step 2 of 3"), HasSubstr("--rate")));
+  EXPECT_THAT(
+      message<NotFiniteError>([&] { training.run(state); }),
+      ::testing::AllOf(HasSubstr("in epoch 1, step 2 of 3"),
+                       HasSubstr("lower rate, warm up with warmup, or clip the gradient with clip = 5")));
 }
 
 TEST(Training, RefusesWhatDoesNotFit) {
@@ -224,7 +226,7 @@ TEST(Training, RefusesWhatDoesNotFit) {
   TrainOptions options = short_run(1);
   EXPECT_EQ(refusal(images, images, options), "nothing was thrown");
   EXPECT_THAT(refusal(bytes_of_images(39, 1, floats()), images, options),
-              HasSubstr("--batch 40: there are only 39 training images"));
+              HasSubstr("batch = 40: there are only 39 training images"));
   EXPECT_THAT(refusal(images, bytes_of_images(80, 1, floats(), 11), options),
               HasSubstr("the test labels go from 0 to 10"));
   const DeviceImages grey(at::zeros({80, 1, 8, 8}, at::kByte), images.labels, {0}, {1}, floats());
@@ -238,10 +240,10 @@ TEST(Training, RefusesWhatDoesNotFit) {
       {[](TrainOptions& o) { o.rate = 0; }, "rate = 0"},
       {[](TrainOptions& o) { o.rate = std::numeric_limits<double>::quiet_NaN(); }, "rate = nan"},
       {[](TrainOptions& o) { o.schedule = "steps"; }, "choose from cosine, linear"},
-      {[](TrainOptions& o) { o.schedule = "linear-gentle"; }, "--epochs 1 must be above"},
+      {[](TrainOptions& o) { o.schedule = "linear-gentle"; }, "epochs = 1 must be above"},
       {[](TrainOptions& o) { o.warmup_epochs = 1; }, "warmup = 1"},
       {[](TrainOptions& o) { o.momentum = 1; }, "momentum = 1"},
-      {[](TrainOptions& o) { o.momentum = 0; }, "--nesterov"},
+      {[](TrainOptions& o) { o.momentum = 0; }, "nesterov: needs a momentum above 0"},
       {[](TrainOptions& o) { o.weight_decay = -1; }, "weight_decay = -1"},
       {[](TrainOptions& o) { o.clip = -1; }, "clip = -1"},
       {[](TrainOptions& o) { o.drop_path = 1; }, "drop_path = 1"},

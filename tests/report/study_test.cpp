@@ -106,7 +106,7 @@ TEST(Study, NamesConfigurationsByAsFewOptionsAsTellThemApart) {
   ASSERT_EQ(together.groups.size(), 2U);
   EXPECT_EQ(together.groups[0].numbers[0].count, 3);
   EXPECT_THAT(message([&] { study_of(samples, {"methd"}); }),
-              HasSubstr("--by methd: no run has an option --methd"));
+              HasSubstr("by = methd: no run has an option methd"));
   EXPECT_THAT(message([&] { study_of(samples, {"seed"}); }), HasSubstr("means over seeds"));
 }
 

@@ -47,7 +47,7 @@ TEST(RunFolder, says_how_it_stands) {
   EXPECT_EQ(facts.machine.threads, machine_facts().threads);
   EXPECT_EQ(read_json_file(path + "/summary.json").at("answer"), 42);
   EXPECT_THAT(message([&] { RunFolder::create(path, {.command = "solve"}); }),
-              AllOf(HasSubstr(path), HasSubstr("--resume")));
+              AllOf(HasSubstr(path), HasSubstr("resume = ")));
 }
 
 // Killed before its next save, a run that went on from the one before has that one still.
@@ -144,7 +144,7 @@ TEST(RunFolder, files_of_something_else_are_not_overwritten) {
   const std::string path = temporary.at("mine");
   temporary.put("mine/weights.csv", "a week's work");
   const auto refusal = [&] { return message([&] { RunFolder::create(path, {.command = "clean"}); }); };
-  EXPECT_EQ(refusal(), "--out " + path +
+  EXPECT_EQ(refusal(), "out = " + path +
                            ": the folder holds other files (weights.csv), which the run could overwrite; "
                            "give a new or an empty folder");
   EXPECT_EQ(bytes_of(path + "/weights.csv"), "a week's work");

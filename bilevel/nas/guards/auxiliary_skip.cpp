@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "bilevel/fields/option_text.h"
 #include "bilevel/nas/supernet_problem.h"
 
 namespace bilevel::nas {
@@ -16,10 +17,10 @@ AuxiliarySkip::AuxiliarySkip(const Problem& engine, SupernetProblem& supernet, d
   const SearchSpace& space = supernet.supernet().space();
   const auto skip = std::find(space.operations.begin(), space.operations.end(), "skip_connect");
   if (skip == space.operations.end()) {
-    throw std::invalid_argument(fmt::format(
-        "--guard auxiliary-skip: among the operations of {} ({}) there is no skip_connect that it "
-        "could stand beside; take another guard, or none",
-        space.name, fmt::join(space.operations, ", ")));
+    throw OptionError(
+        fmt::format("{}: among the operations of {} ({}) there is no skip_connect that it "
+                    "could stand beside; take another guard, or none",
+                    named("guard", "auxiliary-skip"), space.name, fmt::join(space.operations, ", ")));
   }
   skips_ = at::zeros_like(supernet.initial_outer(0));
   for (const AlphaBlock& block : space.alpha) {

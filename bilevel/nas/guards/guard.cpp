@@ -6,6 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "bilevel/fields/option_text.h"
 #include "bilevel/nas/guards/auxiliary_skip.h"
 #include "bilevel/nas/guards/beta_decay.h"
 #include "bilevel/nas/guards/partial_channels.h"
@@ -41,22 +42,22 @@ const GuardKind& find_guard(const std::string& name) {
     if (kind.name == name) return kind;
     names.push_back(kind.name);
   }
-  throw std::invalid_argument(
-      fmt::format("--guard '{}' is unknown: choose from none, {}", name, fmt::join(names, ", ")));
+  throw OptionError(
+      fmt::format("{} is unknown: choose from none, {}", named("guard", name), fmt::join(names, ", ")));
 }
 
 void GuardOptions::validate() const {
   if (!on()) return;
   const GuardKind& kind = find_guard(name);
   if (!(strength >= 0 && strength <= kind.largest_strength)) {
-    throw std::invalid_argument(fmt::format("--guard-strength {}: {} takes 0 to {:g} ({})", strength, name,
-                                            kind.largest_strength, kind.quantity));
+    throw OptionError(fmt::format("{}: {} takes 0 to {:g} ({})",
+                                  named("guard_strength", fmt::to_string(strength)), name,
+                                  kind.largest_strength, kind.quantity));
   }
   if (name == "partial-channels" && strength != std::floor(strength)) {
-    throw std::invalid_argument(
-        fmt::format("--guard-strength {}: partial-channels takes a whole number K, one channel in K goes "
-                    "through the operations",
-                    strength));
+    throw OptionError(fmt::format(
+        "{}: partial-channels takes a whole number K, one channel in K goes through the operations",
+        named("guard_strength", fmt::to_string(strength))));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bilevel/fields/option_text.h"
 #include "bilevel/nas/supernet_problem.h"
 
 namespace bilevel::nas {
@@ -43,10 +44,11 @@ PartialChannels::PartialChannels(const Problem& engine, const SupernetProblem& s
   const int64_t wanted = GuardOptions{"partial-channels", strength}.partial();
   const int64_t laid_out = supernet.supernet().options().partial;
   if (laid_out == wanted) return;
-  throw std::invalid_argument(fmt::format(
-      "--guard partial-channels: the supernet sends one channel in {} through its operations, the "
-      "strength asks for one in {}; lay it out with SupernetOptions::partial = {}",
-      laid_out, wanted, wanted));
+  throw OptionError(
+      fmt::format("{}: the supernet sends one channel in {} through its operations, the strength asks for "
+                  "one in {}; lay it "
+                  "out with SupernetOptions::partial = {}",
+                  named("guard", "partial-channels"), laid_out, wanted, wanted));
 }
 
 SplitChannels::SplitChannels(const Feature& x, int64_t partial) : partial_(partial), active_(x) {

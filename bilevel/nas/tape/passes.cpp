@@ -17,6 +17,7 @@
 #include <c10/cuda/CUDAStream.h>
 #endif
 
+#include "bilevel/fields/option_text.h"
 #include "bilevel/nas/tape/branches.h"
 #include "bilevel/nas/tape/channels_last.h"
 #include "bilevel/nas/tape/fused.h"
@@ -128,10 +129,12 @@ Point<T>::Point(const TapeOnDevice& on, const Tensor& w, const Tensor& mixture, 
   const at::AutoGradMode no_graph(false);
   for (const Tape::Slot& s : tape().slots) {
     if (images_ * s.height * s.width * s.channels <= std::numeric_limits<int>::max()) continue;
-    throw std::invalid_argument(
+    throw OptionError(
         fmt::format("a batch of {} images with {} channels of {} x {} pixels inside the network: a tape's "
-                    "tensors have at most {} numbers; give a smaller --batch or fewer --channels",
-                    images_, s.channels, s.height, s.width, std::numeric_limits<int>::max()));
+                    "tensors have at "
+                    "most {} numbers; give a smaller {} or fewer {}",
+                    images_, s.channels, s.height, s.width, std::numeric_limits<int>::max(), named("batch"),
+                    named("channels")));
   }
   for (size_t i = 0; i < tape().operations.size(); ++i) {
     const auto read = [&](size_t slot) { readers_[slot].operations.push_back(i); };
