@@ -38,7 +38,9 @@ void print_learn(const LearnJobResult& result) {
     if (result.baseline.test.tasks > 0) {
       fmt::print("logistic regression on the raw inputs of the same tasks: {}{}\n",
                  score_text(result.baseline.test, false),
-                 result.beats_baseline() ? "" : "; what was learned is no better");
+                 result.returns_baseline() ? "; better on the validation tasks, and so it is returned"
+                 : result.beats_baseline() ? ""
+                                           : "; what was learned is no better");
     }
   }
   fmt::print("{} iterations, {:.1f} s; {} inner and {} outer gradients, {} Hessian and {} cross products\n",

@@ -57,6 +57,12 @@ void print_search(const SearchJobResult& result) {
         "larger --linear-rate (or auto) or --method cg --curvature gauss-newton make it count\n",
         s.history.back().implicit_over_direct);
   }
+  if (!result.baselines.empty()) {
+    fmt::print("\ntrained alike, {} images:\n", result.baselines_on);
+    for (const nas::TrainedCell& cell : result.baselines) {
+      fmt::print("{:>12}{:>8.2f} %  {}\n", cell.name, cell.accuracy, nas::genotype_text(cell.genotype));
+    }
+  }
   for (const std::string& note : s.notes) fmt::print("{}\n", note);
   if (!s.statuses.empty()) fmt::print("linear solves: {}\n", statuses_text(s.statuses));
   fmt::print("{} gradients of g, {} of f, {} Hessian and {} cross products, {:.1f} s\n",

@@ -63,10 +63,12 @@ std::string verdict(const TuneJobResult& result) {
   const std::string measured = fmt::format(
       "{:+.4f} +- {}", r.gain, std::isfinite(r.gain_error) ? fmt::format("{:.4f}", r.gain_error) : "?");
   const std::string on = r.nested ? "rows that were not searched on" : "the rows that were searched on";
-  if (!r.kept_single && r.source != PenaltySource::gradient) {
+  if (r.averaged) {
     return fmt::format(
-        "One regulariser per {} is returned, as the {} has them: it gains {} in the loss of held-out rows.",
-        what, r.source == PenaltySource::lasso ? "lasso" : "adaptive lasso", measured);
+        "The mean of three models is returned, each weighted by how well it predicts held-out rows: one "
+        "regulariser {:.0f} %, the lasso {:.0f} %, the adaptive lasso {:.0f} %. It gains {} in the loss of "
+        "held-out rows.",
+        100 * r.shares[0], 100 * r.shares[1], 100 * r.shares[2], measured);
   }
   if (!r.kept_single) {
     return fmt::format("One regulariser per {} is returned: it gains {} in the loss of {}.", what, measured,

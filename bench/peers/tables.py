@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""clean and tune on tables, beside ten lines of scikit-learn (python3-sklearn of Debian).
+"""clean, tune and interact on tables, beside ten lines of scikit-learn (python3-sklearn of Debian).
 
-    bench/peers/tables.py build/release/bilevel [--jobs tune,clean,regress] [--sets iris,wine,cancer,digits]
+    bench/peers/tables.py build/release/bilevel [--jobs tune,clean,regress,interact] [--sets iris,wine,cancer,digits]
                           [--splits 5] [--forms raw,standardised,svmlight] [--noises uniform,next,one-sided]
                           [--numbers diabetes,friedman,sparse,dense]
 
@@ -13,10 +13,15 @@ The peer's rules, fixed beforehand:
          suspect where the predicted one differs from it, the rank is 1 - p(given label), and the model measured on
          the test rows is LogisticRegression() without the suspects
   regress  (tune --loss squared, on the sets of --numbers) RidgeCV(), LassoCV() and ElasticNetCV() as they come
-Sizes: tune and regress 60 % training, 40 % test; clean 60 % noisy, 10 % trusted, 30 % test; classes in proportion.
-Seconds are of the job alone: the program's own count, without the start of the process and the reading.
+  interact (diabetes: is the target above its median; eight tasks by sex, age and body mass index, the last two above
+         their medians or not) LogisticRegressionCV() of all tasks together, and one of each task alone; a task whose
+         training rows are of one class has that class
+Sizes: tune, regress and interact 60 % training, 40 % test; clean 60 % noisy, 10 % trusted, 30 % test; classes in proportion.
+Seconds are of the job alone: the program's own count, without the start of the process and the reading. Both run on
+one thread, and on the kernels of OpenBLAS that the program chooses.
 """
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -26,6 +31,11 @@ import warnings
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
+_KERNELS = importlib.util.spec_from_file_location(
+    "kernels", os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python/bilevel/_kernels.py"))
+kernels = importlib.util.module_from_spec(_KERNELS)
+_KERNELS.loader.exec_module(kernels)
+kernels.choose()  # before numpy loads OpenBLAS
 
 import numpy as np
 from sklearn import datasets
@@ -125,6 +135,40 @@ def regress(program, name, seed, form):
     return peers, (found["test_r2"], found["test_rmse"], found["seconds"]), found["returned"]
 
 
+def interact(program, seed, form):
+    x, y = datasets.load_diabetes(return_X_y=True)
+    y = (y > np.median(y)).astype(int)
+    task = 4 * (x[:, 1] > 0) + 2 * (x[:, 0] > np.median(x[:, 0])) + (x[:, 2] > np.median(x[:, 2]))
+    xa, xb, ya, yb, ta, tb = train_test_split(x, y, task, test_size=0.4, random_state=seed, stratify=task)
+    if form == "standardised":
+        scaler = StandardScaler().fit(xa)
+        xa, xb = scaler.transform(xa), scaler.transform(xb)
+    peers = []
+    begin = time.perf_counter()
+    pooled = LogisticRegressionCV().fit(xa, ya).predict(xb)
+    peers.append((100 * np.mean(pooled == yb), time.perf_counter() - begin))
+    begin = time.perf_counter()
+    alone = np.zeros_like(yb)
+    for t in range(8):
+        rows = ta == t
+        few = np.bincount(ya[rows], minlength=2).min()
+        if few == 0:
+            alone[tb == t] = ya[rows][0]
+            continue
+        model = LogisticRegressionCV() if few >= 5 else LogisticRegression()
+        alone[tb == t] = model.fit(xa[rows], ya[rows]).predict(xb[tb == t])
+    peers.append((100 * np.mean(alone == yb), time.perf_counter() - begin))
+    with tempfile.TemporaryDirectory() as folder:
+        def write(name, x, t, y):
+            path = os.path.join(folder, name)
+            np.savetxt(path, np.column_stack([t, x, y]), delimiter=",", fmt="%.17g")
+            return path
+        found = run(program, ["interact", "--train", write("train.csv", xa, ta, ya), "--test",
+                              write("test.csv", xb, tb, yb), "--task-column", "0", "--bias", "--seed", str(seed), "--out",
+                              os.path.join(folder, "run")])
+    return peers, (found["test_accuracy"], found["seconds"]), found["returned"]
+
+
 def clean_peer(xn, given, xt, yt, xs, ys, wrong):
     p = np.zeros((len(given), max(given.max(), yt.max()) + 1))
     for a, b in StratifiedKFold(5, shuffle=True, random_state=0).split(xn, given):
@@ -171,7 +215,7 @@ def row(title, measures, results):
     for i, (measure, sign) in enumerate(measures):
         print(f"{title:<34}{measure:<10}{peers[:, i].mean():>9.4f}{ours[:, i].mean():>9.4f}   "
               f"{verdict(sign * (ours[:, i] - peers[:, i]))}", flush=True)
-    kept = sum(r[2] in ("single", "baseline") for r in results)
+    kept = sum(r[2] in ("single", "baseline", "pooled", "independent") for r in results)
     print(f"{title:<34}{'seconds':<10}{peers[:, -1].mean():>9.3f}{ours[:, -1].mean():>9.3f}   "
           f"{kept} of {len(results)} returned the baseline", flush=True)
 
@@ -179,7 +223,7 @@ def row(title, measures, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
-    parser.add_argument("--jobs", default="tune,clean,regress")
+    parser.add_argument("--jobs", default="tune,clean,regress,interact")
     parser.add_argument("--sets", default=",".join(LOADERS))
     parser.add_argument("--forms", default="raw,standardised,svmlight")
     parser.add_argument("--noises", default="uniform,next,one-sided")
@@ -197,6 +241,13 @@ def main():
                     for i, peer in enumerate(("RidgeCV", "LassoCV", "ElasticNetCV")):
                         row(f"{name} {form} {peer}", [("R2", 1), ("RMSE", -1)],
                             [(peers[i], ours, returned) for peers, ours, returned in results])
+            continue
+        if job == "interact":
+            for form in (f for f in o.forms.split(",") if f != "svmlight"):  # which has no column of tasks
+                results = [interact(o.program, seed, form) for seed in seeds]
+                for i, peer in enumerate(("pooled", "alone")):
+                    row(f"interact diabetes {form} {peer}", [("accuracy", 1)],
+                        [(peers[i], ours, returned) for peers, ours, returned in results])
             continue
         for name in o.sets.split(","):
             data = LOADERS[name]()

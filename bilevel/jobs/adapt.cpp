@@ -14,6 +14,7 @@
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/learn_baseline.h"
 #include "bilevel/meta/model_file.h"
 #include "bilevel/meta/task_loss.h"
 #include "bilevel/run/run_context.h"
@@ -115,7 +116,14 @@ AdaptJobResult predict(const AdaptJobOptions& o, meta::LearnedModel model, const
   task.valid_inputs = pixels.unsqueeze(0);
   task.valid_targets = at::zeros({1, pixels.size(0)}, at::kLong);
   Tensor outputs;
-  for (int64_t factor = 1; factor <= most_more_steps; factor *= 2) {
+  if (model.raw_penalty > 0) {
+    const Tensor rows = pixels.to(at::kCPU, at::kDouble).flatten(1);
+    outputs = raw_input_outputs(rows.narrow(0, 0, known), support.labels, rows, ways, model.raw_penalty);
+    result.by_raw_inputs = true;
+    result.support_accuracy =
+        meta::task_accuracies(outputs.narrow(0, 0, known).unsqueeze(0), task.train_targets).item<double>();
+  }
+  for (int64_t factor = 1; !result.by_raw_inputs && factor <= most_more_steps; factor *= 2) {
     meta::LearnedModel longer = model;
     longer.learner.inner_steps *= factor;
     longer.learner.growth *= static_cast<double>(factor);
@@ -155,7 +163,8 @@ std::string predictions_csv(const AdaptJobResult& r) {
 Json predictions_json(const std::string& run, const AdaptJobResult& r) {
   Json out = {{"run", run},
               {"support_accuracy", r.support_accuracy},
-              {"inner_steps", r.inner_steps},
+              {"by", r.by_raw_inputs ? "raw_inputs" : "learned"},
+              {"inner_steps", r.by_raw_inputs ? Json() : Json(r.inner_steps)},
               {"classes", Json::array()}};
   for (size_t c = 0; c < r.classes.size(); ++c) {
     out["classes"].push_back({{"name", r.classes[c]}, {"images", r.counts[c]}});

@@ -33,7 +33,8 @@ struct AdaptJobResult {
   double support_accuracy = 0;       // of the few images themselves, once learned from
   // That took as many: more than tasks were learned with where those did not recognise all of the few images.
   int64_t inner_steps = 0;
-  std::string out = {};  // the file that was written
+  bool by_raw_inputs = false;  // the run returned logistic regression on them in place of what it learned
+  std::string out = {};        // the file that was written
   Json json = {};
 };
 // Throws OptionError for folders that have not what they should.

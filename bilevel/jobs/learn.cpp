@@ -148,7 +148,7 @@ meta::LearnSummary learn_in(RunContext& context, const LearnJobOptions& o, const
 Json learn_json(const LearnJobResult& r) {
   const LearnJobOptions& o = r.options;
   const meta::LearnState& state = r.summary.state;
-  const meta::TaskScore& test = r.summary.test;
+  const meta::TaskScore& test = r.test();
   const auto tested = [&](double value) { return number(test.tasks > 0 ? value : NAN); };
   const auto baseline = [&](double value) { return number(r.baseline.test.tasks > 0 ? value : NAN); };
   Json out = {{"learner", o.learner.name}, {"data", o.data.data}};
@@ -177,6 +177,10 @@ Json learn_json(const LearnJobResult& r) {
                   {"best_iteration", state.best_iteration},
                   {"best_valid_accuracy", number(state.best_valid.accuracy)},
                   {"best_valid_loss", number(state.best_valid.loss)},
+                  {"returned", r.returns_baseline() ? "raw_inputs" : "learned"},
+                  {"learned_test_accuracy", tested(r.summary.test.accuracy)},
+                  {"learned_test_interval", tested(r.summary.test.accuracy_interval)},
+                  {"baseline_valid_accuracy", baseline(r.baseline.valid.accuracy)},
                   {"baseline_test_accuracy", baseline(r.baseline.test.accuracy)},
                   {"baseline_test_interval", baseline(r.baseline.test.accuracy_interval)},
                   {"counts", counts_json(state.counts)},
@@ -220,7 +224,14 @@ LearnJobResult run_learn(LearnJobOptions o, RunContext& context) {
     if (result.summary.end == meta::LearnEnd::iterations_done && !result.regression) {
       context.progress("learn: the baseline on raw inputs");
       result.baseline = raw_input_baseline(source, o.learn.valid_tasks, o.learn.test_tasks);
-      if (!result.beats_baseline()) {
+      if (result.returns_baseline()) {
+        context.warning(fmt::format(
+            "logistic regression on the raw inputs of each task does better on the validation tasks ({} "
+            "against "
+            "{}), and is returned in place of what was learned: more training classes, more iterations or "
+            "another learner may help",
+            score_text(result.baseline.valid, false), score_text(learned.best_valid, false)));
+      } else if (!result.beats_baseline()) {
         context.warning(fmt::format(
             "logistic regression on the raw inputs of each task does as well or better ({} against {}): more "
             "training classes, more iterations or another learner may help; else use the regression",
@@ -231,15 +242,17 @@ LearnJobResult run_learn(LearnJobOptions o, RunContext& context) {
     result.end = end_of_learning(result.summary);
     if (context.has_folder() && result.end.status != RunStatus::failed) {
       write_files(result.end, [&] {
-        meta::save_model(context.folder().file("model"), {.data = o.data.data,
-                                                          .learner = o.learner,
-                                                          .network = o.network,
-                                                          .input = source.input_shape(),
-                                                          .outputs = source.outputs(),
-                                                          .regression = result.regression,
-                                                          .scale = data.scale,
-                                                          .iterations = learned.best_iteration,
-                                                          .x = learned.best_x});
+        meta::save_model(context.folder().file("model"),
+                         {.data = o.data.data,
+                          .learner = o.learner,
+                          .network = o.network,
+                          .input = source.input_shape(),
+                          .outputs = source.outputs(),
+                          .regression = result.regression,
+                          .scale = data.scale,
+                          .iterations = learned.best_iteration,
+                          .raw_penalty = result.returns_baseline() ? result.baseline.penalty : 0,
+                          .x = learned.best_x});
         result.files = {"model", "checkpoint", "metrics.jsonl"};
       });
     }

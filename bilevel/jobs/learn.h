@@ -40,6 +40,11 @@ struct LearnJobResult {
   meta::LearnSummary summary = {};
   RawInputBaseline baseline = {};  // of classes
   bool beats_baseline() const { return summary.test.accuracy > baseline.test.accuracy; }
+  // It does better on the validation tasks, and is returned in place of what was learned.
+  bool returns_baseline() const {
+    return baseline.valid.tasks > 0 && baseline.valid.accuracy > summary.state.best_valid.accuracy;
+  }
+  const meta::TaskScore& test() const { return returns_baseline() ? baseline.test : summary.test; }
   std::string folder = {};              // empty: nothing is kept
   std::vector<std::string> files = {};  // in it, beside summary.json: `model` holds what was learned
   Json json = {};                       // all of it, as summary.json has it

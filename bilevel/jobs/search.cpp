@@ -1,7 +1,9 @@
 #include "bilevel/jobs/search.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -123,6 +125,50 @@ void count_network(const SearchSetup& setup, SearchJobResult& result) {
   result.multiply_adds = network.multiply_adds();
 }
 
+// How far alpha has gone from where it began, as the root of the mean square of its numbers, without what a
+// softmax does not see; and what as many steps of Adam along noise come to: each is about the rate, up or
+// down.
+void measure_alpha(const SearchSetup& setup, const nas::Search& search, const nas::SearchOptions& options,
+                   SearchJobResult& result) {
+  const int64_t steps =
+      std::max<int64_t>(0, result.summary.chosen_epoch - options.warmup_epochs) * search.steps_per_epoch();
+  if (!nas::find_search_method(options.method).moves_alpha || steps == 0) return;
+  const Tensor moved = result.summary.alpha - search.begin().algorithm.x.to(at::kCPU, at::kDouble);
+  double squares = 0, free = 0, numbers = 0;
+  for (const nas::AlphaBlock& block : setup.space.alpha) {
+    const Tensor part = setup.space.block(moved, block.name);
+    squares += (part - part.mean(1, /*keepdim=*/true)).square().sum().item<double>();
+    free += static_cast<double>(block.rows * (block.choices - 1));
+    numbers += static_cast<double>(block.rows * block.choices);
+  }
+  result.alpha_moved = std::sqrt(squares / numbers);
+  result.alpha_moved_by_chance = options.outer.rate * std::sqrt(static_cast<double>(steps) * free / numbers);
+}
+
+void warn_of_chance(const SearchJobResult& result, RunContext& context) {
+  if (!result.moved_by_chance()) return;
+  context.warning(fmt::format(
+      "alpha has moved by {:.2g} on average, where steps in random directions move it by {:.2g}: which "
+      "operations "
+      "lead is chance here. More {}, or a larger {}, let it go further; {} shows what random cells reach",
+      result.alpha_moved, result.alpha_moved_by_chance, named("epochs"), named("alpha_rate"),
+      named("baselines", "3")));
+}
+
+void train_baselines(const SearchSetup& setup, SearchJobResult& result, RunContext& context) {
+  if (!setup.baselines || result.summary.end == nas::SearchEnd::interrupted ||
+      result.summary.end == nas::SearchEnd::failed) {
+    return;
+  }
+  result.baselines_on = setup.baselines_on_test ? "test" : "validation";
+  result.baselines =
+      nas::train_cell_baselines(*setup.baselines, result.summary.genotype,
+                                {.message = [&](const std::string& text) { context.progress(text); },
+                                 .interrupted = [&] { return context.interrupted(); }});
+  const int64_t all = setup.baselines->samples + (nas::has_3x3(setup.space) ? 2 : 1);
+  if (static_cast<int64_t>(result.baselines.size()) < all) result.summary.end = nas::SearchEnd::interrupted;
+}
+
 Json benchmark_json(const nas::BenchmarkValues& values) {
   Json out = Json::object();
   for (const auto& [column, value] : values) out[column] = value;
@@ -162,7 +208,18 @@ Json search_json(const SearchJobResult& r, const std::string& data, const Json& 
     out["alpha_blocks"].push_back(
         Json{{"name", block.name}, {"rows", block.rows}, {"choices", block.choices}});
   }
+  out["alpha_moved"] = number(r.alpha_moved);
+  out["alpha_moved_by_chance"] = number(r.alpha_moved_by_chance);
   out["operations"] = r.space.operations;
+  if (!r.baselines.empty()) {
+    out["baselines_on"] = r.baselines_on;
+    out["baselines"] = Json::array();
+    for (const nas::TrainedCell& cell : r.baselines) {
+      out["baselines"].push_back({{"cell", cell.name},
+                                  {"genotype", nas::genotype_text(cell.genotype)},
+                                  {"accuracy", number(cell.accuracy)}});
+    }
+  }
   out["history"] = Json::array();
   for (const nas::EpochRecord& record : s.history) {
     out["history"].push_back(nas::epoch_json(r.space, record));
@@ -213,6 +270,12 @@ SearchJobResult run_on(const ImageData* images, SearchJobOptions o, RunContext& 
     result.summary = search_in(context, setup, o.search, search ? &*search : nullptr);
     look_up(setup, result);
     count_network(setup, result);
+    if (search && result.summary.end != nas::SearchEnd::interrupted &&
+        result.summary.end != nas::SearchEnd::failed) {
+      measure_alpha(setup, *search, o.search, result);
+      warn_of_chance(result, context);
+    }
+    train_baselines(setup, result, context);
     result.json = search_json(result, images == nullptr ? o.data.data : "", automatic_choice(context));
     result.json["held_out"] = setup.held_out;
     result.end = end_of_search(result.summary, o.search.method);

@@ -7,6 +7,7 @@
 //     const SearchJobResult found = run_search_on(images, options, context);
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "bilevel/jobs/compute.h"
 #include "bilevel/jobs/job_end.h"
 #include "bilevel/nas/benchmark.h"
+#include "bilevel/nas/cell_baselines.h"
 #include "bilevel/nas/search.h"
 #include "bilevel/nas/search_diagnosis.h"
 #include "bilevel/nas/search_options.h"
@@ -42,6 +44,7 @@ struct SearchJobOptions {
   std::string cross = {};        // difference or exact; empty = the method's
   std::string linear_rate = {};  // a number or auto; empty = the weights' rate
   std::string benchmark = {};    // a table's file
+  int64_t baselines = 0;         // random cells to train beside the one that was found, and the all-3x3 cell
   AutomaticOptions automatic = {};
   ComputeOptions compute = {};
   Given given = {};
@@ -56,9 +59,15 @@ struct SearchJobResult {
   std::optional<nas::BenchmarkEntry> in_table = {};  // of the genotype
   std::string table_note = {};                       // why it is not there
   int64_t parameters = 0, multiply_adds = 0;         // of the genotype's network at the space's own size
-  std::string folder = {};                           // empty: nothing is kept
-  std::vector<std::string> files = {};               // in it, beside summary.json
-  Json json = {};                                    // all of it, as summary.json has it
+  // How far a number of alpha has moved, and how far as many steps in random directions move it; NaN where
+  // alpha does not move.
+  double alpha_moved = std::numeric_limits<double>::quiet_NaN(), alpha_moved_by_chance = alpha_moved;
+  bool moved_by_chance() const { return alpha_moved < 2 * alpha_moved_by_chance; }
+  std::vector<nas::TrainedCell> baselines = {};  // with the found cell first
+  std::string baselines_on = {};                 // test or validation images
+  std::string folder = {};                       // empty: nothing is kept
+  std::vector<std::string> files = {};           // in it, beside summary.json
+  Json json = {};                                // all of it, as summary.json has it
   JobEnd end = {};
 };
 // Throws OptionError for options that cannot be, RunError for a run that cannot go on.

@@ -264,6 +264,13 @@ void add_measure_fields(Fields<SearchJob>& f) {
        "table of trained cells (NAS-Bench-201 or -101) for the true accuracies")
       .is(FieldKind::place);
   f.add(
+       "baselines", [](auto& o) -> auto& { return o.baselines; },
+       "so many random cells, the cell of 3x3 convolutions alone and the one that was found are trained "
+       "after the "
+       "search, each for as many epochs as it")
+      .in(at_least(0, 1000))
+      .first();
+  f.add(
        "score_images", [](auto& o) -> auto& { return o.search.score_images; },
        "validation images that measure the supernet after an epoch; 0 = all")
       .in(at_least(0, bounds::examples))

@@ -1,12 +1,16 @@
 #include "bilevel/jobs/search_setup.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "bilevel/data/image_sets.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/data_digest.h"
 #include "bilevel/jobs/image_choice.h"
@@ -14,6 +18,10 @@
 
 namespace bilevel {
 namespace {
+
+constexpr int64_t published_steps = 390;        // an epoch of 25,000 images in batches of 64
+constexpr int64_t steps_of_a_small_epoch = 50;  // that smaller batches aim at
+constexpr double largest_scaled_rate = 0.02;    // of alpha: a step that is forgotten after a few others
 
 nas::SearchSpace named_space(const SearchJobOptions& o) {
   const char* field = "space";
@@ -39,12 +47,8 @@ nas::Benchmark load_table(const std::string& file, const nas::SearchSpace& space
 
 // Cells of the size of the supernet, trained by the space's recipe but for what a search says of it.
 nas::RandomSearch plan_random_search(const nas::SearchSpace& space, const SearchJobOptions& o,
-                                     const ImageData& data, const SearchSplit& split,
-                                     const at::TensorOptions& tensors) {
-  const auto half = [&](const Tensor& positions) {
-    return DeviceImages(data.train_images.index_select(0, positions),
-                        data.train_labels.index_select(0, positions), data.mean, data.std, tensors);
-  };
+                                     const ImageData& data, const DeviceImages& train,
+                                     const DeviceImages& valid) {
   const nas::SearchOptions& search = o.search;
   nas::RandomSearch random;
   random.space = space;
@@ -54,8 +58,8 @@ nas::RandomSearch plan_random_search(const nas::SearchSpace& space, const Search
   random.network.height = data.train_images.size(2);
   random.network.width = data.train_images.size(3);
   random.network.classes = data.classes;
-  random.train = half(split.train);
-  random.valid = half(split.valid);
+  random.train = train;
+  random.valid = valid;
   random.training = nas::default_train_options(space.kind);
   random.training.epochs = search.epochs;
   random.training.batch = search.batch;
@@ -103,6 +107,39 @@ void choose_search_method(SearchJobOptions& o, const SearchSetup& setup, RunCont
 
 }  // namespace
 
+std::string scale_to_images(SearchJobOptions& o, int64_t training_images) {
+  nas::SearchOptions& s = o.search;
+  std::vector<std::string> changed;
+  const auto multiple_of_8 = [](int64_t count) { return count / 8 * 8; };
+  if (const int64_t batch = std::clamp(multiple_of_8(training_images / steps_of_a_small_epoch),
+                                       std::min<int64_t>(8, s.batch), s.batch);
+      !o.given(s.batch) && batch < s.batch) {
+    s.batch = batch;
+    changed.push_back(named("batch", std::to_string(batch)));
+  }
+  const auto sentence = [&] {
+    return changed.empty()
+               ? std::string()
+               : fmt::format("search: for {} training images, in place of the published defaults: {}",
+                             training_images, fmt::join(changed, ", "));
+  };
+  if (!nas::find_search_method(s.method).moves_alpha) return sentence();
+  const int64_t steps = nas::alpha_steps_an_epoch(s, training_images);
+  if (const int64_t warmup = std::min((published_steps * s.warmup_epochs + steps - 1) / steps, s.epochs / 5);
+      !o.given(s.warmup_epochs) && warmup > s.warmup_epochs) {
+    s.warmup_epochs = warmup;
+    changed.push_back(named("warmup_epochs", std::to_string(warmup)));
+  }
+  const auto moving = static_cast<double>(steps * std::max<int64_t>(1, s.epochs - s.warmup_epochs));
+  const double travel = s.outer.rate * static_cast<double>(published_steps * s.epochs);
+  const double rate = std::stod(fmt::format("{:.2g}", std::min(travel / moving, largest_scaled_rate)));
+  if (!o.given(s.outer.rate) && rate > 1.5 * s.outer.rate) {
+    s.outer.rate = rate;
+    changed.push_back(named("alpha_rate", fmt::format("{:g}", rate)));
+  }
+  return sentence();
+}
+
 void keep_earlier_defaults(SearchJobOptions& o, const StoredRun& run) {
   const auto stored = [&](const char* field) {
     return std::find_if(run.effective.begin(), run.effective.end(),
@@ -113,16 +150,20 @@ void keep_earlier_defaults(SearchJobOptions& o, const StoredRun& run) {
       !o.given(o.search.method) && method != run.effective.end() && !method->second.empty()) {
     o.given.set(o.search.method, method->second.front());
   }
-  // A default strength is another on other data, was 50 before that, and had no warm-up.
-  const auto guard = stored("guard");
-  if (guard == run.effective.end() || guard->second == std::vector<std::string>{"none"}) return;
   OptionsView view(o);
-  for (const char* field : {"guard_strength", "warmup_epochs"}) {
+  const auto keep = [&](const char* field) {
     const auto before = stored(field);
     if (before != run.effective.end() && !view.is_given(view.at(field))) {
       view.give(view.at(field), before->second);
     }
-  }
+  };
+  // They did not follow the number of images before.
+  keep("batch");
+  if (o.search.method == "auto" || nas::find_search_method(o.search.method).moves_alpha) keep("alpha_rate");
+  // A default strength is another on other data, was 50 before that, and had no warm-up.
+  const auto guard = stored("guard");
+  if (guard == run.effective.end() || guard->second == std::vector<std::string>{"none"}) return;
+  for (const char* field : {"guard_strength", "warmup_epochs"}) keep(field);
 }
 
 SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunContext& context) {
@@ -143,14 +184,35 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
   const SearchSplit split = make_search_split(data.train_labels, data.classes, o.split);
   setup.digest =
       data_digest({data.train_images, data.train_labels, split.train, split.valid}, {data.classes});
+  const auto part = [&](const Tensor& positions) {
+    return DeviceImages(data.train_images.index_select(0, positions),
+                        data.train_labels.index_select(0, positions), data.mean, data.std, setup.tensors);
+  };
+  const std::vector<std::string> sets = image_set_names();
+  const bool are_own = images != nullptr || std::find(sets.begin(), sets.end(), o.data.data) == sets.end();
+  std::string scaled = are_own ? scale_to_images(o, split.train.numel()) : "";
   if (o.search.method == "random") {
-    setup.random = plan_random_search(setup.space, o, data, split, setup.tensors);
+    setup.random = plan_random_search(setup.space, o, data, part(split.train), part(split.valid));
+  }
+  if (o.baselines > 0) {
+    setup.baselines_on_test = data.test_labels.defined() && data.test_labels.numel() > 0;
+    const DeviceImages judged = setup.baselines_on_test ? DeviceImages(data.test_images, data.test_labels,
+                                                                       data.mean, data.std, setup.tensors)
+                                                        : part(split.valid);
+    setup.baselines = plan_random_search(
+        setup.space, o, data,
+        part(setup.baselines_on_test ? at::cat({split.train, split.valid}) : split.train), judged);
+    setup.baselines->samples = o.baselines;
   }
   o.network.partial = o.search.guard.partial();
   setup.problem.emplace(nas::make_supernet_problem(
       setup.space, o.network, nas::search_images(data, split, o.augment, setup.tensors), setup.tensors));
   setup.space = setup.problem->supernet().space();  // with what its guard adds to alpha
-  if (automatic) choose_search_method(o, setup, context);
+  if (automatic) {
+    choose_search_method(o, setup, context);
+    if (are_own) scaled = scale_to_images(o, split.train.numel());
+  }
+  if (!scaled.empty()) context.line(scaled);
   nas::GuardOptions& guard = o.search.guard;
   if (!o.given(guard.strength)) {
     guard.strength = nas::default_guard_strength(o.search, setup.problem->inner_samples());

@@ -52,12 +52,6 @@ std::string freed_name(const TuneJobOptions& o) {
   return std::string(o.groups.empty() ? "per_feature" : "per_group") + (o.per_class ? "_and_class" : "");
 }
 
-std::string source_name(PenaltySource source) {
-  return source == PenaltySource::gradient ? "gradient"
-         : source == PenaltySource::lasso  ? "lasso"
-                                           : "adaptive_lasso";
-}
-
 Json held_out_json(const TuneJobResult& result, const TuneJobOptions& o) {
   const TuneTableResult& r = *result.table;
   const auto columns = static_cast<int64_t>(result.feature_names.size());
@@ -82,7 +76,11 @@ Json held_out_json(const TuneJobResult& result, const TuneJobOptions& o) {
   out["searched_valid_loss"] = r.searched ? number(r.freed.held_out_loss) : Json();
   out["gain"] = r.searched ? number(r.gain) : Json();
   out["gain_error"] = r.searched ? number(r.gain_error) : Json();
-  out["found_by"] = r.kept_single ? Json() : Json(source_name(r.source));
+  out["found_by"] = r.kept_single ? Json() : Json(r.averaged ? "average" : "gradient");
+  out["shares"] = Json();
+  if (!r.shares.empty()) {
+    out["shares"] = {{"single", r.shares[0]}, {"lasso", r.shares[1]}, {"adaptive_lasso", r.shares[2]}};
+  }
   out["gain_on"] = r.nested ? "rows that were not searched on" : "the rows that were searched on";
   add_features(result, r.kept_single ? 0 : static_cast<size_t>(result.top), out);
   out["counts"] = {{"fits", r.counts.fits},

@@ -99,6 +99,7 @@ void save_model(const std::string& path, const LearnedModel& model) {
        {"outputs", model.outputs},
        {"regression", model.regression},
        {"iterations", model.iterations}};
+  if (model.raw_penalty > 0) m["raw_penalty"] = model.raw_penalty;
   if (model.scale) m["scale"] = {{"mean", model.scale->mean}, {"deviation", model.scale->deviation}};
   save_checkpoint(path, file);
 }
@@ -116,6 +117,7 @@ LearnedModel load_model(const std::string& path) {
     model.outputs = json_as<int64_t>(m.at("outputs"));
     model.regression = m.at("regression").get<bool>();
     model.iterations = json_as<int64_t>(m.at("iterations"));
+    if (m.contains("raw_penalty")) model.raw_penalty = m.at("raw_penalty").get<double>();
     if (m.contains("scale")) model.scale = scale_of(m.at("scale"), model.input.at(0));
     // What the file says of itself decides how much is taken out of it: nothing twice, nothing of another
     // size.

@@ -23,6 +23,9 @@ struct LearnedModel {
   bool regression = false;
   std::optional<PixelScale> scale;  // of images
   int64_t iterations = 0;
+  // Above 0: logistic regression on a task's raw inputs, with this penalty, does better than what was
+  // learned.
+  double raw_penalty = 0;
   Tensor x;
 
   // For tasks of as many classes. Throws std::invalid_argument where x holds a start of N outputs and they

@@ -29,6 +29,10 @@ class HeldOutCrossEntropy final : public HeldOutLoss {
     const Tensor index = held_.squeeze(1).nonzero().squeeze(1);
     return -(scores_.log_softmax(1) * rows_.targets).sum(1).index_select(0, index);
   }
+  Tensor differences() const override {
+    const Tensor index = held_.squeeze(1).nonzero().squeeze(1);
+    return (scores_.softmax(1) - rows_.targets).index_select(0, index);
+  }
   double score() const override {
     const Tensor right = scores_.argmax(1).eq(rows_.labels).to(at::kDouble) * held_.squeeze(1);
     return 100 * right.sum().item<double>() / count_;
@@ -66,9 +70,9 @@ class HeldOutSquares final : public HeldOutLoss {
   Tensor gradient() override {
     return cross_.derivative(difference_ / std::max(sum_of_squares(), std::numeric_limits<double>::min()));
   }
-  Tensor losses() const override {
-    const Tensor index = held_.squeeze(1).nonzero().squeeze(1);
-    return difference_.square().squeeze(1).index_select(0, index);
+  Tensor losses() const override { return differences().square().squeeze(1); }
+  Tensor differences() const override {
+    return difference_.index_select(0, held_.squeeze(1).nonzero().squeeze(1));
   }
   double score() const override {
     const Tensor index = held_.squeeze(1).nonzero().squeeze(1);
@@ -110,6 +114,10 @@ HeldOutRows HeldOutRows::subset(const Tensor& index) const {
 
 Tensor HeldOutRows::fitted() const {
   return (folds == 1 ? fold.lt(0) : at::ones_like(fold, at::kBool)).nonzero().squeeze(1);
+}
+
+Tensor HeldOutRows::held_out_targets() const {
+  return targets.index_select(0, fold.ge(0).nonzero().squeeze(1));
 }
 
 bool HeldOutRows::leaves_a_fold_empty() const {

@@ -25,6 +25,7 @@ struct HeldOutRows {
   HeldOutRows subset(const Tensor& index) const;
   // What a final model is fitted to: all rows that some fit may see.
   Tensor fitted() const;
+  Tensor held_out_targets() const;
   // With a handful of rows: a fold without rows, or all rows in one fold, leaves nothing to measure or fit.
   bool leaves_a_fold_empty() const;
 };
@@ -47,6 +48,8 @@ class HeldOutLoss {
   virtual Tensor gradient() = 0;
   // One per held-out row: the cross entropy, or the square of the difference.
   virtual Tensor losses() const = 0;
+  // Prediction - target, held-out rows x classes: of probabilities; or of the numbers themselves.
+  virtual Tensor differences() const = 0;
   // The accuracy in percent; or the coefficient of determination.
   virtual double score() const = 0;
   // A model of all rows that some fit may see, (columns + 1) x classes.

@@ -6,15 +6,19 @@
 #include <cmath>
 #include <limits>
 
+#include "bilevel/core/random.h"
+
 namespace bilevel {
 namespace {
 
 constexpr double path_factor = 0.25,
                  path_end = 7;  // of lambda's logarithm: steps, and how far below the first
 constexpr int64_t most_sweeps = 1000;
-constexpr double sweep_tolerance = 1e-5;    // of a change of predictions, as a share of the targets' size
-constexpr double strongest_logarithm = 16;  // of the penalty of a column that is left out
-constexpr double smallest_size = 1e-6;      // of a coefficient, as a share of the largest
+constexpr double sweep_tolerance = 1e-5;      // of a change of predictions, as a share of the targets' size
+constexpr double strongest_logarithm = 16;    // of the penalty of a column that is left out
+constexpr int64_t most_weights = 20'000'000;  // of the bootstrap, all draws together
+constexpr double smallest_square = 1e-290;    // so that a perfect fit has a logarithm
+constexpr double smallest_size = 1e-6;        // of a coefficient, as a share of the largest
 
 // What all of it is computed from: centred rows.
 struct Centred {
@@ -32,9 +36,9 @@ struct Centred {
     product = rows.t().mm(targets).squeeze(1).contiguous();
     target_size = targets.norm().item<double>();
   }
-  Tensor sizes(double ridge_logarithm) const {
-    if (std::isnan(ridge_logarithm)) return at::ones_like(product);
-    const Tensor matrix = gram + std::exp(ridge_logarithm) * at::eye(gram.size(0), gram.options());
+  Tensor sizes(const Tensor& ridge_logarithms) const {
+    if (!ridge_logarithms.defined()) return at::ones_like(product);
+    const Tensor matrix = gram + at::diag(ridge_logarithms.exp());
     const Tensor w = at::cholesky_solve(product.unsqueeze(1), at::linalg_cholesky(matrix)).squeeze(1).abs();
     const double largest = std::max(w.max().item<double>(), std::numeric_limits<double>::min());
     return (w / largest).clamp_min(smallest_size);
@@ -75,32 +79,32 @@ Tensor fit_lasso(const Tensor& gram, const Tensor& product, const Tensor& thresh
   return descend(gram.contiguous(), product.contiguous(), thresholds.contiguous(), start, 1e-12);
 }
 
-LassoPath lasso_path(const HeldOutRows& rows, double ridge_logarithm) {
+LassoPath lasso_path(const HeldOutRows& rows, const Tensor& ridge_logarithms) {
   const Tensor held = rows.fold.ge(0).nonzero().squeeze(1);
   const Centred all(rows, rows.fitted());
-  const Tensor sizes = all.sizes(ridge_logarithm);
+  const Tensor sizes = all.sizes(ridge_logarithms);
   const double first = (all.product * sizes).abs().max().item<double>();
   std::vector<double> lambdas;
   for (double step = 0; step <= path_end; step += path_factor) lambdas.push_back(first * std::exp(-step));
 
   const auto count = static_cast<int64_t>(lambdas.size());
-  Tensor losses = at::zeros({count, rows.scaled.size(0)}, at::kDouble);
+  Tensor differences = at::zeros({count, rows.scaled.size(0)}, at::kDouble);
   for (int64_t k = 0; k < rows.folds; ++k) {
     const Centred part(rows, rows.fold.ne(k).nonzero().squeeze(1));
-    const Tensor part_sizes = part.sizes(ridge_logarithm), index = rows.fold.eq(k).nonzero().squeeze(1);
+    const Tensor part_sizes = part.sizes(ridge_logarithms), index = rows.fold.eq(k).nonzero().squeeze(1);
     const Tensor x = rows.scaled.index_select(0, index).narrow(1, 0, rows.columns()) - part.mean;
     const Tensor y = rows.targets.index_select(0, index).squeeze(1) - part.target_mean;
     Tensor w = at::zeros_like(part.product);
     for (int64_t i = 0; i < count; ++i) {
       w = descend(part.gram, part.product, (lambdas[static_cast<size_t>(i)] / part_sizes).contiguous(), w,
                   sweep_tolerance * part.target_size);
-      losses[i].index_put_({index}, (x.mv(w) - y).square());
+      differences[i].index_put_({index}, x.mv(w) - y);
     }
   }
-  losses = losses.index_select(1, held);
-  const int64_t best = losses.mean(1).argmin().item<int64_t>();
+  differences = differences.index_select(1, held);
+  const int64_t best = differences.square().mean(1).argmin().item<int64_t>();
   LassoPath path;
-  path.losses = losses[best];
+  path.differences = differences[best];
   path.lambda = lambdas[static_cast<size_t>(best)];
   Tensor w = at::zeros_like(all.product);
   for (int64_t i = 0; i <= best; ++i) {
@@ -110,6 +114,20 @@ LassoPath lasso_path(const HeldOutRows& rows, double ridge_logarithm) {
   }
   path.logarithms = (path.lambda / sizes / w.abs()).log().clamp(-strongest_logarithm, strongest_logarithm);
   return path;
+}
+
+std::vector<double> likelihood_shares(const std::vector<Tensor>& differences, uint64_t seed) {
+  Random random(named_seed(seed, "shares"));
+  const Tensor squares = at::stack(differences, 1).square();
+  const int64_t rows = squares.size(0), draws = std::clamp<int64_t>(most_weights / rows, 20, 200);
+  Tensor shares = at::zeros({squares.size(1)}, at::kDouble);
+  for (int64_t draw = 0; draw < draws; ++draw) {
+    const Tensor weights = random.uniform({rows}, squares.options()).clamp_min(1e-300).log().neg();
+    const Tensor means = squares.t().mv(weights / weights.sum()).clamp_min(smallest_square);
+    shares += (means.log() * (-0.5 * static_cast<double>(rows))).softmax(0);
+  }
+  shares /= static_cast<double>(draws);
+  return {shares.data_ptr<double>(), shares.data_ptr<double>() + shares.numel()};
 }
 
 }  // namespace bilevel

@@ -26,6 +26,7 @@ constexpr double strongest_single = 9, weakest_single = -7, single_step = 2;
 constexpr double single_deviation = 3;  // of the one logarithm around 0: a few rows tell it badly
 constexpr double prior_deviation = 1;   // of a column's logarithm around the common one
 constexpr double largest_logarithm = 16;
+constexpr double sole_share = 0.99;           // of the likelihood: the others do not count
 constexpr int64_t most_lasso_columns = 2000;  // its Gram matrix, for every fold
 constexpr double largest_first_step = 0.5;    // of the logarithm that moves most
 constexpr int64_t nested_folds = 5;
@@ -34,8 +35,20 @@ constexpr double errors_to_gain = 2;  // one standard error is exceeded by chanc
 struct Found {
   Tensor logarithms;  // as HeldOutLoss takes them
   double loss = std::numeric_limits<double>::infinity();
-  Tensor losses = {};  // of the held-out rows, where they do not follow from the logarithms
+  Tensor losses = {};  // of the held-out rows
 };
+
+struct Gain {
+  double mean = 0, error = 0;
+  bool clear() const { return mean > errors_to_gain * error; }
+};
+
+Gain gain_of(const Tensor& gains) {
+  const auto count = static_cast<double>(gains.numel());
+  return {.mean = gains.mean().item<double>(),
+          .error = count > 1 ? gains.std().item<double>() / std::sqrt(count)
+                             : std::numeric_limits<double>::infinity()};
+}
 
 // Where a parabola through three points at equal distances has its minimum, in distances from the middle one;
 // 0 where it has none between them.
@@ -44,8 +57,8 @@ double parabola_minimum(double left, double middle, double right) {
   return bend > 0 ? std::clamp(0.5 * (left - right) / bend, -1.0, 1.0) : 0;
 }
 
-// From strong to weak until it rises twice, and then once between: the loss is flat around its minimum, and
-// less so than the noise of the folds.
+// From strong to weak until it rises clearly or twice, and then once between: the loss is flat around its
+// minimum, and less so than the noise of the folds.
 Found search_single(HeldOutLoss& loss, const TableHooks& hooks) {
   Found best;
   std::vector<double> values;
@@ -53,13 +66,17 @@ Found search_single(HeldOutLoss& loss, const TableHooks& hooks) {
     hooks.say(fmt::format("one regulariser, {:.3g}", std::exp(logarithm)));
     const Tensor all = at::full({loss.columns()}, logarithm, at::kDouble);
     const double prior = 0.5 * logarithm * logarithm / (single_deviation * single_deviation * loss.count());
-    values.push_back(loss(all) + prior);
-    if (values.back() < best.loss) best = {all, values.back()};
+    const double held_out = loss(all);
+    if (values.empty() || held_out + prior < *std::min_element(values.begin(), values.end())) {
+      best = {.logarithms = all, .loss = held_out, .losses = loss.losses()};
+    }
+    values.push_back(held_out + prior);
   };
   for (double logarithm = strongest_single; logarithm >= weakest_single; logarithm -= single_step) {
     evaluate(logarithm);
     const size_t n = values.size();
     if (n > 2 && values[n - 1] > values[n - 2] && values[n - 2] > values[n - 3]) break;
+    if (gain_of(loss.losses() - best.losses).clear()) break;
   }
   const auto middle = std::min_element(values.begin(), values.end()) - values.begin();
   if (middle > 0 && middle + 1 < static_cast<int64_t>(values.size())) {
@@ -75,11 +92,12 @@ Found search_groups(HeldOutLoss& loss, const Found& single, const PenaltyGroups&
                     const TableHooks& hooks, int64_t& gradients) {
   Found best;
   const double weight = 1 / (prior_deviation * prior_deviation * loss.count());
-  const double common = single.logarithms[0].item<double>();
   const auto gradient = [&](const Tensor& moved) {
     hooks.say(fmt::format("{} regularisers, loss {:.4f}", groups.count(), best.loss));
     ++gradients;
-    const Tensor logarithms = groups.spread(moved + common).clamp(-largest_logarithm, largest_logarithm);
+    const Tensor spread = groups.spread(moved);
+    const Tensor start = spread.dim() > 1 ? single.logarithms.unsqueeze(1) : single.logarithms;
+    const Tensor logarithms = (spread + start).clamp(-largest_logarithm, largest_logarithm);
     const double value = loss(logarithms) + 0.5 * weight * moved.square().sum().item<double>();
     if (std::isfinite(value) && value < best.loss) best = {logarithms, value};
     return groups.gathered(loss.gradient()).add_(moved, weight);
@@ -101,18 +119,6 @@ void add(FitCounts& to, const FitCounts& more) {
   to.unconverged += more.unconverged;
   to.gradients += more.gradients;
   to.hessian_products += more.hessian_products;
-}
-
-struct Gain {
-  double mean = 0, error = 0;
-  bool clear() const { return mean > errors_to_gain * error; }
-};
-
-Gain gain_of(const Tensor& gains) {
-  const auto count = static_cast<double>(gains.numel());
-  return {.mean = gains.mean().item<double>(),
-          .error = count > 1 ? gains.std().item<double>() / std::sqrt(count)
-                             : std::numeric_limits<double>::infinity()};
 }
 
 // The loss that penalties of their own save on rows that the search for them has not seen. It ends where the
@@ -144,27 +150,41 @@ Gain nested_gain(const HeldOutRows& rows, const Found& single, const PenaltyGrou
   return gain;
 }
 
-// The better of the lasso and the adaptive lasso, where it is better than one penalty.
-bool take_lasso(const HeldOutRows& rows, const Tensor& single_losses, double single_logarithm,
-                const TableHooks& hooks, Found& found, TuneTableResult& r) {
-  if (rows.loss != TableLoss::squared || rows.columns() > most_lasso_columns) return false;
-  found.loss = single_losses.mean().item<double>();
-  bool taken = false;
-  for (const PenaltySource source : {PenaltySource::lasso, PenaltySource::adaptive_lasso}) {
-    const bool adaptive = source == PenaltySource::adaptive_lasso;
+struct Candidate {
+  Found found;
+  Tensor differences;  // prediction - target of held-out rows
+};
+
+// The one penalty, the lasso and the adaptive lasso.
+std::vector<Candidate> sparse_candidates(const HeldOutRows& rows, const Found& single,
+                                         const Tensor& single_differences, const TableHooks& hooks) {
+  std::vector<Candidate> all = {{single, single_differences.squeeze(1)}};
+  for (const bool adaptive : {false, true}) {
     hooks.say(adaptive ? "the adaptive lasso" : "the lasso");
-    const LassoPath path =
-        lasso_path(rows, adaptive ? single_logarithm : std::numeric_limits<double>::quiet_NaN());
-    const double mean = path.losses.mean().item<double>();
-    if (!(mean < found.loss)) continue;
-    taken = true;
-    found = {path.logarithms, mean, path.losses};
-    r.source = source;
-    const Gain gain = gain_of(single_losses - path.losses);
-    r.gain = gain.mean;
-    r.gain_error = gain.error;
+    const LassoPath path = lasso_path(rows, adaptive ? single.logarithms : Tensor());
+    all.push_back({{.logarithms = path.logarithms}, path.differences});
   }
-  return taken;
+  return all;
+}
+
+struct Average {
+  std::vector<double> shares;
+  Tensor logarithms;  // of the penalties whose prior has the mean of the variances, 1 / penalty
+  Tensor losses;      // of held-out rows
+};
+
+Average averaged(const std::vector<Candidate>& all, uint64_t seed) {
+  std::vector<Tensor> differences;
+  for (const Candidate& one : all) differences.push_back(one.differences);
+  Average average{.shares = likelihood_shares(differences, seed), .logarithms = {}, .losses = {}};
+  Tensor difference = at::zeros_like(differences[0]), variance = at::zeros_like(all[0].found.logarithms);
+  for (size_t k = 0; k < all.size(); ++k) {
+    difference += average.shares[k] * differences[k];
+    variance += average.shares[k] * all[k].found.logarithms.neg().exp();
+  }
+  average.logarithms = variance.log().neg();
+  average.losses = difference.square();
+  return average;
 }
 
 void check(const TuneTableData& data, const TuneTableOptions& options) {
@@ -233,12 +253,15 @@ TuneTableResult tune_table(const TuneTableData& data, const TuneTableOptions& op
   const HeldOutRows rows = rows_of(data, options, scale);
 
   TuneTableResult r;
+  const bool is_squared = options.loss == TableLoss::squared;
   const std::unique_ptr<HeldOutLoss> loss = HeldOutLoss::of(rows);
   const auto finish = [&](const Found& found) {
     TunedTable tuned;
     tuned.logarithms = found.logarithms;
     (void)(*loss)(found.logarithms);
-    tuned.held_out_loss = loss->losses().mean().item<double>();
+    // As it was searched on: another start of the fits changes digits that do not matter, but should not
+    // differ.
+    tuned.held_out_loss = (found.losses.defined() ? found.losses : loss->losses()).mean().item<double>();
     tuned.held_out_score = loss->score();
     tuned.weights = scale.in_users_units(loss->refit(found.logarithms, r.counts));
     return tuned;
@@ -248,16 +271,25 @@ TuneTableResult tune_table(const TuneTableData& data, const TuneTableOptions& op
   if (options.per_column && groups.count() > 1) {
     const Tensor losses = loss->losses();
     r.searched = true;
-    Found sparse;
-    if (!data.groups.defined() &&
-        take_lasso(rows, losses, single.logarithms[0].item<double>(), hooks, sparse, r)) {
-      r.freed = finish(sparse);
-      r.freed.held_out_loss = sparse.loss;  // of fits with their own penalties, not those of all rows
-      r.freed.held_out_score =
-          determination(sparse.losses, rows.targets.index_select(0, rows.fold.ge(0).nonzero().squeeze(1)));
-      r.kept_single = false;
-      add(r.counts, loss->counts());
-      return r;
+    if (is_squared && !data.groups.defined() && rows.columns() <= most_lasso_columns) {
+      const std::vector<Candidate> all = sparse_candidates(rows, single, loss->differences(), hooks);
+      const Average average = averaged(all, options.seed);
+      r.shares = average.shares;
+      const Gain gain = gain_of(losses - average.losses);
+      if (gain.mean > 0 && r.shares[0] < sole_share) {
+        Tensor weights = r.shares[0] * r.single.weights;
+        for (size_t k = 1; k < all.size(); ++k) weights += r.shares[k] * finish(all[k].found).weights;
+        r.freed = {.logarithms = average.logarithms,
+                   .weights = weights,
+                   .held_out_loss = average.losses.mean().item<double>(),
+                   .held_out_score = determination(average.losses, rows.held_out_targets())};
+        r.gain = gain.mean;
+        r.gain_error = gain.error;
+        r.averaged = true;
+        r.kept_single = false;
+        add(r.counts, loss->counts());
+        return r;
+      }
     }
     r.freed = finish(search_groups(*loss, single, groups, hooks, r.outer_gradients));
     // What gains nothing on the rows that it was searched on gains nothing on others.

@@ -12,10 +12,13 @@
 // without each part of the rows (nested cross-validation). They are returned where they gain more there than
 // two of the gain's standard errors.
 //
-// With the squared loss the penalties of the lasso and of the adaptive lasso come before: they follow from
-// one number, as the one penalty does, so that the smallest held-out loss decides.
+// With the squared loss the lasso and the adaptive lasso come before: their penalties follow from one number,
+// as the one penalty does, and cannot overfit the folds as one per column can. The mean of the three models,
+// each weighted by the likelihood of held-out rows under it (pseudo-BMA+: Yao et al. 2018), is returned where
+// it has a smaller held-out loss than the one penalty.
 
 #include <cstdint>
+#include <vector>
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/data/feature_files.h"
@@ -51,14 +54,14 @@ struct TunedTable {
   double held_out_score = 0;  // accuracy in percent; with the squared loss the coefficient of determination
 };
 
-// How penalties of their own were found: by the implicit gradient, or from one number (lasso_path.h).
-enum class PenaltySource { gradient, lasso, adaptive_lasso };
-
 struct TuneTableResult {
   TunedTable single;      // one penalty
   TunedTable freed;       // one for each column, or group, or class: not defined unless `searched`
   bool searched = false;  // there is more than one to free
-  PenaltySource source = PenaltySource::gradient;  // of the freed ones
+  // With the squared loss: of the one penalty, the lasso and the adaptive lasso. `averaged`: `freed` is their
+  // mean, weighted by these, and its penalties are those of the mean prior variance.
+  std::vector<double> shares;
+  bool averaged = false;
   // What these penalties gain in the mean loss, and its standard error: of rows that were not
   // searched on, or, if it is not even clear there, of those that were.
   double gain = 0, gain_error = 0;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "bilevel/meta/model_file.h"
 #include "tests/cli/image_files.h"
 #include "tests/cli/program.h"
 
@@ -77,6 +78,45 @@ std::string stripes(int kind, int place) {
     }
   }
   return grey_png(16, 16, pixels);
+}
+
+// One step does not recognise the few images: adapt goes on until it does.
+TEST(Adapt, TakesMoreInnerStepsWhereTheFewImagesAreNotRecognised) {
+  const TemporaryFolder folder;
+  for (int kind = 0; kind < 12; ++kind) {
+    for (int place = 0; place < 6; ++place) {
+      put(folder / ("classes/" + std::to_string(kind) + "/" + std::to_string(place) + ".png"),
+          stripes(kind, place));
+    }
+  }
+  const std::string learn =
+      "learn --quiet --data " + (folder / "classes") +
+      " --learner itd --ways 2 --shots 2 --queries 3 --filters 16 --inner-steps 1 "
+      "--inner-rate 0.3 --meta-batch 2 --iterations 0 --valid-tasks 2 --test-tasks 2 --out " +
+      (folder / "run");
+  run_json(learn);
+  for (const int kind : {1, 4, 7}) {
+    for (int place = 0; place < 2; ++place) {
+      put(folder / ("mine/" + std::to_string(kind) + "/" + std::to_string(place) + ".png"),
+          stripes(kind, place));
+    }
+  }
+  const json report = run_json("adapt --run " + (folder / "run") + " --support " + (folder / "mine") +
+                               " --images " + (folder / "mine/1"));
+  EXPECT_EQ(report.at("inner_steps"), 2);
+  EXPECT_EQ(report.at("support_accuracy"), 100);
+  EXPECT_EQ(report.at("by"), "learned");
+
+  // A run that returned the regression on raw inputs adapts by that.
+  meta::LearnedModel model = meta::load_model(folder / "run/model");
+  model.raw_penalty = 0.01;
+  meta::save_model(folder / "run/model", model);
+  const json raw = run_json("adapt --run " + (folder / "run") + " --support " + (folder / "mine") +
+                            " --images " + (folder / "mine/1"));
+  EXPECT_EQ(raw.at("by"), "raw_inputs");
+  EXPECT_TRUE(raw.at("inner_steps").is_null());
+  EXPECT_EQ(raw.at("support_accuracy"), 100);
+  EXPECT_EQ(raw.at("predictions")[0].at("class"), "1");
 }
 
 TEST(Adapt, RecognisesImagesFromAFewOfEachClass) {

@@ -103,8 +103,15 @@ TEST(LearnJob, SaysWhatTheBaselineReachesBesideIt) {
   // A random embedding of four numbers against all numbers of a point.
   ASSERT_FALSE(result.beats_baseline()) << result.summary.test.accuracy;
   ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_EQ(warnings[0].find("logistic regression on the raw inputs of each task does as well or better"), 0U)
+  EXPECT_EQ(warnings[0].find(
+                "logistic regression on the raw inputs of each task does better on the validation tasks"),
+            0U)
       << warnings[0];
+  // What does better on the validation tasks is what is returned.
+  EXPECT_GT(result.baseline.valid.accuracy, result.summary.state.best_valid.accuracy);
+  EXPECT_EQ(result.json.at("returned"), "raw_inputs");
+  EXPECT_EQ(result.json.at("test_accuracy"), result.baseline.test.accuracy);
+  EXPECT_EQ(result.json.at("learned_test_accuracy"), result.summary.test.accuracy);
 }
 
 TEST(LearnJob, ACheckpointIsWrittenBetweenTwoRecordsOnceItsSecondsHavePassed) {

@@ -153,6 +153,99 @@ TEST(SearchJob, TheWarmUpGoesWithTheGuardAndTheEpochs) {
   EXPECT_EQ(warmup([](SearchJobOptions& o) { o.given.set(o.search.guard.strength, 0.0); }), 0);
 }
 
+// The published defaults are for 25,000 images: fewer make fewer steps.
+TEST(SearchJob, DefaultsFollowTheNumberOfOnesOwnImages) {
+  const nas::SearchSpace space = nas::make_space("nasbench201");
+  const auto scaled = [&](int64_t images, const auto& give) {
+    SearchJobOptions o;
+    give(o);
+    complete_search(o, space, false);
+    return std::pair{scale_to_images(o, images), o.search};
+  };
+  const auto nothing = [](SearchJobOptions&) {};
+  const auto [few, few_options] = scaled(719, nothing);
+  EXPECT_EQ(few_options.batch, 8);            // 50 steps an epoch would be 14, less than two eights
+  EXPECT_EQ(few_options.warmup_epochs, 9);    // 780 weight steps, 89 an epoch
+  EXPECT_EQ(few_options.outer.rate, 0.0016);  // 50 * 390 * 3e-4 / (41 * 89)
+  EXPECT_EQ(
+      plain_text(few),
+      "search: for 719 training images, in place of the published defaults: batch = 8, warmup_epochs = 9, "
+      "alpha_rate = 0.0016");
+  EXPECT_EQ(scaled(25000, nothing).first, "");
+  EXPECT_EQ(scaled(40, nothing).second.outer.rate, 0.02);
+  const auto [kept, kept_options] = scaled(719, [](SearchJobOptions& o) {
+    o.given.set(o.search.batch, 32);
+    o.given.set(o.search.outer.rate, 1e-3);
+    o.given.set(o.search.warmup_epochs, 1);
+  });
+  EXPECT_EQ(kept, "");
+  EXPECT_EQ(kept_options.batch, 32);
+  EXPECT_EQ(kept_options.outer.rate, 1e-3);
+  EXPECT_EQ(kept_options.warmup_epochs, 1);
+}
+
+// A few large steps on a few images go anywhere; many small ones add up where the gradients agree.
+TEST(SearchJob, SaysWhereAlphaHasMovedByNoMoreThanChance) {
+  const ImageData images = two_classes(64);
+  const auto searched = [&](double rate, int64_t epochs, std::vector<std::string>& warnings) {
+    SearchJobOptions o = small_search("darts-first-order");
+    o.search.epochs = epochs;
+    o.search.outer.rate = rate;
+    RunContext context({}, {.warning = [&](const std::string& text) { warnings.push_back(text); }});
+    return run_search_on(images, o, context);
+  };
+  std::vector<std::string> warnings;
+  const SearchJobResult moved = searched(1e-3, 40, warnings);
+  EXPECT_GT(moved.alpha_moved, 2 * moved.alpha_moved_by_chance);
+  EXPECT_TRUE(warnings.empty());
+  const SearchJobResult by_chance = searched(0.02, 12, warnings);
+  EXPECT_LT(by_chance.alpha_moved, 2 * by_chance.alpha_moved_by_chance);
+  // Ten epochs of 4 steps after two of warm-up; of five numbers that sum to the same, four are free.
+  EXPECT_NEAR(by_chance.alpha_moved_by_chance, 0.02 * std::sqrt(10 * 4 * 0.8), 1e-12);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("which operations lead is chance here"));
+  EXPECT_EQ(by_chance.json.at("alpha_moved"), by_chance.alpha_moved);
+}
+
+TEST(SearchJob, BaselinesAreTrainedBesideTheCell) {
+  ImageData images = two_classes(64);
+  images.test_images = two_classes(32).train_images;
+  images.test_labels = two_classes(32).train_labels;
+  SearchJobOptions o = small_search("darts-first-order");
+  o.baselines = 2;
+  o.search.epochs = 4;
+  RunContext context;
+  const SearchJobResult result = run_search_on(images, o, context);
+  ASSERT_EQ(result.baselines.size(), 4U);
+  EXPECT_EQ(result.baselines_on, "test");
+  const Json& cells = result.json.at("baselines");
+  EXPECT_EQ(cells[0].at("cell"), "found");
+  EXPECT_EQ(cells[0].at("genotype"), result.json.at("genotype"));
+  EXPECT_EQ(cells[1].at("cell"), "all-3x3");
+  EXPECT_EQ(
+      cells[1].at("genotype"),
+      "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+|nor_conv_3x3~0|nor_conv_3x3~1|nor_conv_3x3~2|");
+  EXPECT_EQ(cells[2].at("cell"), "random-1");
+  EXPECT_NE(cells[2].at("genotype"), cells[3].at("genotype"));
+  // The cells' own trainings leave the search as it is.
+  o.baselines = 0;
+  RunContext without;
+  EXPECT_EQ(alpha_of(run_search_on(images, o, without)), alpha_of(result));
+
+  const TemporaryFolder folder;
+  o.baselines = 2;
+  int64_t asked = 0;
+  {
+    RunContext stopped({.keep = true, .out = folder / "run"}, {.interrupted = [&] { return ++asked == 40; }});
+    const SearchJobResult half = run_search_on(images, o, stopped);
+    EXPECT_EQ(half.end.status, RunStatus::interrupted);
+    EXPECT_EQ(half.baselines.size(), 0U);
+  }
+  RunContext resumed({.keep = true, .resume = folder / "run"}, {});
+  const SearchJobResult rest = run_search_on(images, o, resumed);
+  EXPECT_EQ(rest.json.at("baselines"), cells);
+}
+
 TEST(SearchJob, WhatAMethodDoesNotReadIsRefusedByName) {
   const auto refusal = [](const std::string& method, const std::string& field, const std::string& word) {
     SearchJobOptions o;

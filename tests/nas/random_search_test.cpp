@@ -12,6 +12,7 @@
 
 #include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
+#include "bilevel/nas/cell_baselines.h"
 #include "bilevel/nas/search_checkpoint.h"
 #include "tests/messages.h"
 #include "tests/support.h"
@@ -91,6 +92,36 @@ TEST(RandomSearch, ReturnsTheBestOfItsCellsAndGoesOnWhereItWasStopped) {
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(rest.history[i].valid_accuracy, whole.history[i].valid_accuracy);
   }
+}
+
+TEST(CellBaselines, All3x3IsACellOfEverySpace) {
+  for (const std::string& name : space_names()) {
+    const SearchSpace space = make_space(name);
+    const Genotype cell = all_3x3_cell(space);
+    validate_genotype(space, cell);
+    const std::vector<double> shares = operation_shares(space, cell);
+    for (size_t i = 0; i < shares.size(); ++i) {
+      const std::string& operation = space.operations[i];
+      const bool is_3x3 =
+          operation == "nor_conv_3x3" || operation == "sep_conv_3x3" || operation == "conv3x3-bn-relu";
+      EXPECT_EQ(shares[i], is_3x3 ? 1 : 0) << name << " " << operation;
+    }
+  }
+  EXPECT_FALSE(has_3x3(make_space("nasbench201", {"none", "skip_connect"})));
+}
+
+TEST(CellBaselines, TrainTheFoundCellAndOthersAlike) {
+  RandomSearch plan = small_search();
+  plan.samples = 1;
+  const Genotype found = all_3x3_cell(plan.space);
+  const std::vector<TrainedCell> cells = train_cell_baselines(plan, found, {});
+  ASSERT_EQ(cells.size(), 3U);
+  EXPECT_EQ(cells[0].name, "found");
+  EXPECT_EQ(cells[2].name, "random-1");
+  Random random(named_seed(plan.seed, "samples"));
+  EXPECT_EQ(cells[2].genotype, random_genotype(plan.space, random)) << "the first cell of a random search";
+  EXPECT_GT(cells[1].accuracy, 90);  // chance is 50
+  EXPECT_EQ(cells[0].accuracy, cells[1].accuracy) << "the same cell under two names";
 }
 
 TEST(RandomSearch, NeedsACell) {

@@ -172,13 +172,13 @@ TEST(LassoPath, EndsWhereTheLassoIsFlat) {
 // Ridge regression with the penalties of a path is the lasso itself.
 TEST(LassoPath, GivesPenaltiesWithWhichRidgeRegressionIsTheLasso) {
   const HeldOutRows rows = held_out_rows(60, 6, 0);
-  for (const double ridge : {std::numeric_limits<double>::quiet_NaN(), 0.0}) {
-    const LassoPath path = lasso_path(rows, ridge);
+  for (const bool adaptive : {false, true}) {
+    const LassoPath path = lasso_path(rows, adaptive ? at::zeros({6}, doubles) : Tensor());
     const Tensor x = rows.scaled.narrow(1, 0, 6);
     const Tensor centred = x - x.mean(0), y = (rows.targets - rows.targets.mean()).squeeze(1);
     const Tensor gram = centred.t().mm(centred), product = centred.t().mv(y);
     Tensor sizes = at::ones({6}, doubles);
-    if (!std::isnan(ridge)) {
+    if (adaptive) {
       sizes = at::linalg_solve(gram + at::eye(6, doubles), product.unsqueeze(1)).squeeze(1).abs();
       sizes = sizes / sizes.max();
     }
@@ -186,7 +186,7 @@ TEST(LassoPath, GivesPenaltiesWithWhichRidgeRegressionIsTheLasso) {
     RidgeSystem system(rows.scaled, rows.targets);
     system.set_penalty(path.logarithms.exp());
     EXPECT_LT(largest(system.weights().narrow(0, 0, 6).squeeze(1) - lasso), 1e-5);
-    EXPECT_EQ(path.losses.numel(), 60);
+    EXPECT_EQ(path.differences.numel(), 60);
   }
 }
 
@@ -229,6 +229,49 @@ TEST(TuneTable, HoldsUselessColumnsOfARegression) {
   EXPECT_LT(loss(r.freed) - 1, 0.5 * (loss(r.single) - 1));
   const Tensor x = r.freed.logarithms;
   EXPECT_LT(x.narrow(0, 0, 3).max().item<double>(), x.narrow(0, 3, 37).mean().item<double>());
+}
+
+TEST(LassoPath, SharesFollowTheLikelihoodOfHeldOutRows) {
+  const Tensor ones = at::ones({20}, doubles);
+  const std::vector<double> shares = likelihood_shares({ones, ones * std::sqrt(1.1), ones * 100}, 0);
+  EXPECT_NEAR(shares[1] / shares[0], std::pow(1.1, -10), 1e-9);
+  EXPECT_NEAR(shares[0] + shares[1], 1, 1e-12);
+  EXPECT_LT(shares[2], 1e-30);
+  // As good on other rows: the likelihoods are the same, and where one row decides it counts as one row.
+  Tensor first = ones.clone(), second = ones.clone();
+  first.narrow(0, 0, 10) *= 2;
+  second.narrow(0, 10, 10) *= 2;
+  const std::vector<double> even = likelihood_shares({first, second}, 0);
+  EXPECT_NEAR(even[0], 0.5, 0.1);
+  Tensor lucky = ones.clone(), one_row = ones.clone();
+  one_row[0] = 4;  // (1 + 15/20)^-10 = 0.004 by the mean squares alone
+  EXPECT_GT(likelihood_shares({lucky, one_row}, 0)[1], 0.02);
+}
+
+// All columns count alike: the lasso has the smaller held-out loss by chance alone, and costs what it leaves
+// out.
+TEST(TuneTable, LosesLittleToOnePenaltyWhereAllColumnsCount) {
+  double single = 0, returned = 0;
+  int64_t averaged = 0;
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    Random random(200 + seed);
+    const auto drawn = [&](int64_t count) -> TuneTableData {
+      const Tensor values = random.normal({count, 10}, doubles);
+      return {.train = dense(values),
+              .labels = values.sum(1) + random.normal({count}, doubles),
+              .valid = {},
+              .valid_labels = at::empty({0}, doubles),
+              .classes = 1};
+    };
+    const TuneTableResult r = tune_table(drawn(50), squared());
+    const TuneTableData test = drawn(1000);
+    single += score_numbers(test.train, test.labels, r.single.weights).loss - 1;
+    returned += score_numbers(test.train, test.labels, r.returned().weights).loss - 1;
+    averaged += r.averaged ? 1 : 0;
+    EXPECT_LE(r.returned().held_out_loss, r.single.held_out_loss) << seed;
+  }
+  EXPECT_GT(averaged, 0);
+  EXPECT_LT(returned, 1.03 * single);
 }
 
 TEST(TuneTable, GivesARegressionInTheUsersUnits) {

@@ -197,6 +197,24 @@ TEST(TuneTable, DoesNotCareForScales) {
   EXPECT_GT(tune_table(data, as_it_is).single.held_out_loss, even.single.held_out_loss + 0.05);
 }
 
+// Gains between one and two standard errors are not returned: chance makes them one time in six.
+TEST(TuneTable, AsksForTwoStandardErrors) {
+  int64_t between = 0, clear = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    const TuneTableResult r = tune_table(with_useless_columns(200, 25, 30 + seed), {});
+    ASSERT_TRUE(r.searched);
+    if (r.nested) {
+      EXPECT_EQ(r.kept_single, !(r.gain > 2 * r.gain_error)) << seed;
+      between += r.gain > r.gain_error && r.gain <= 2 * r.gain_error ? 1 : 0;
+      clear += r.kept_single ? 0 : 1;
+    } else {
+      EXPECT_TRUE(r.kept_single) << seed;
+    }
+  }
+  EXPECT_GT(between, 0);
+  EXPECT_GT(clear, 0);
+}
+
 TEST(TuneTable, LeavesValidationRowsOutOfTheModel) {
   TuneTableData data = with_useless_columns(60, 3, 13);
   const TuneTableData valid = with_useless_columns(200, 3, 14);
