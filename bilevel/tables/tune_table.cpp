@@ -122,7 +122,7 @@ void add(FitCounts& to, const FitCounts& more) {
 }
 
 // The loss that penalties of their own save on rows that the search for them has not seen. It ends where the
-// parts so far save nothing.
+// parts so far save so little that all of them, at this rate, would not make one standard error of the two.
 Gain nested_gain(const HeldOutRows& rows, const Found& single, const PenaltyGroups& groups, uint64_t seed,
                  const TableHooks& hooks, TuneTableResult& r) {
   Random random(named_seed(seed, "nested folds"));
@@ -145,7 +145,8 @@ Gain nested_gain(const HeldOutRows& rows, const Found& single, const PenaltyGrou
     gains.push_back(losses(single.logarithms) - losses(found.logarithms));
     add(r.counts, loss->counts());
     gain = gain_of(at::cat(gains));
-    if (!(gain.mean > 0)) break;
+    const double more = std::sqrt(static_cast<double>(nested_folds) / static_cast<double>(k + 1));
+    if (!(gain.mean * more > gain.error)) break;
   }
   return gain;
 }

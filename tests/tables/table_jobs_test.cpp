@@ -200,7 +200,7 @@ TEST(TuneTable, DoesNotCareForScales) {
 // Gains between one and two standard errors are not returned: chance makes them one time in six.
 TEST(TuneTable, AsksForTwoStandardErrors) {
   int64_t between = 0, clear = 0;
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+  for (uint64_t seed = 0; seed < 30; ++seed) {
     const TuneTableResult r = tune_table(with_useless_columns(200, 25, 30 + seed), {});
     ASSERT_TRUE(r.searched);
     if (r.nested) {
