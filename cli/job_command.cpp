@@ -125,6 +125,7 @@ int run_job(const std::string& job, OptionsView options, ProcessOptions& process
   RunContext::Listener listener = listener_of(progress, steps, common);
   listener.opened = [&] { on_signal.emplace(!is_silent(group)); };
   RunContext context({.keep = true,
+                      .tensorboard = process.tensorboard,
                       .out = process.out,
                       .resume = process.resume,
                       .save_seconds = process.save_seconds,

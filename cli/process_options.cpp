@@ -60,6 +60,10 @@ const Fields<ProcessOptions>& ProcessOptions::fields() {
          "save_every", [](O & o) -> auto& { return o.save_seconds; }, "seconds between two checkpoints")
         .in(at_least(0))
         .is(FieldKind::process);
+    f.add(
+         "tensorboard", [](O & o) -> auto& { return o.tensorboard; },
+         "an event file for TensorBoard beside metrics.jsonl")
+        .is(FieldKind::process);
     add_output_fields(f, [](O& o) -> O& { return o; });
     add_group_fields(f, [](O& o) -> O& { return o; });
     return f;

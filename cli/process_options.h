@@ -14,6 +14,7 @@ struct ProcessOptions {
   double save_seconds = 10;
   bool json = false;
   bool quiet = false;  // the level `warning`
+  bool tensorboard = false;
   std::string log_level = "info";
   GroupOptions group = {};  // of several processes that do the job together
   Given given = {};

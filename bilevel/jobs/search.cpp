@@ -232,13 +232,18 @@ Json search_json(const SearchJobResult& r, const std::string& data, const Json& 
   return out;
 }
 
-void write_genotype(RunFolder& folder, const nas::Genotype& genotype, std::vector<std::string>& files) {
+void write_genotype(RunContext& context, const nas::SearchSummary& summary, std::vector<std::string>& files) {
+  RunFolder& folder = context.folder();
+  const nas::Genotype& genotype = summary.genotype;
   write_file(folder.file("genotype.txt"), nas::genotype_text(genotype) + "\n");
   write_file(folder.file("genotype.json"), nas::genotype_json(genotype) + "\n");
   files = {"genotype.txt", "genotype.json", "metrics.jsonl"};
   if (!can_draw()) return;
   write_file(folder.file("cell.svg"), picture_of(nas::genotype_dot(genotype), "svg"));
   files.emplace_back("cell.svg");
+  if (!context.shows_pictures()) return;
+  context.picture("cell", static_cast<int64_t>(summary.history.size()),
+                  picture_of(nas::genotype_dot(genotype), "png"));
 }
 
 JobEnd end_of_search(const nas::SearchSummary& summary, const std::string& method) {
@@ -280,8 +285,7 @@ SearchJobResult run_on(const ImageData* images, SearchJobOptions o, RunContext& 
     result.json["held_out"] = setup.held_out;
     result.end = end_of_search(result.summary, o.search.method);
     if (context.has_folder() && result.end.status == RunStatus::finished) {
-      write_files(result.end,
-                  [&] { write_genotype(context.folder(), result.summary.genotype, result.files); });
+      write_files(result.end, [&] { write_genotype(context, result.summary, result.files); });
     }
     context.end(result.end.status,
                 result.end.cause == EndCause::mathematics ? result.summary.reason : result.end.message,

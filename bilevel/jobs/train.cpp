@@ -19,6 +19,7 @@
 #include "bilevel/nas/genotype.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/train_checkpoint.h"
+#include "bilevel/report/picture.h"
 #include "bilevel/run/kept_loop.h"
 
 namespace bilevel {
@@ -215,6 +216,9 @@ TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
                  nas::genotype_json(setup.network->genotype()) + "\n");
       write_saved_model(result.folder, saved_network(o, setup));
       result.files = {"genotype.txt", "genotype.json", "model.json", "checkpoint", "metrics.jsonl"};
+    }
+    if (context.shows_pictures() && can_draw()) {
+      context.picture("cell", 0, picture_of(nas::genotype_dot(setup.network->genotype()), "png"));
     }
     if (!train_in(context, setup, result.state)) result.end.status = RunStatus::interrupted;
     result.seconds = result.state.seconds;

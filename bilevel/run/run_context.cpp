@@ -162,6 +162,7 @@ void RunContext::open(const std::string& job, uint64_t seed, const OptionsView& 
         RunFolder::create(place_.out.empty() ? default_run_folder(job, seed) : place_.out,
                           {.command = job, .seed = seed, .config = std::move(config)}));
   }
+  if (folder_ && place_.tensorboard) folder_->write_events();
   if (listener_.opened) listener_.opened();
 }
 
@@ -194,6 +195,10 @@ std::optional<Checkpoint> RunContext::load() {
 
 void RunContext::record(const Json& line) {
   if (folder_) folder_->record(line);
+}
+
+void RunContext::picture(const std::string& name, int64_t step, const std::string& png) {
+  if (folder_) folder_->picture(name, step, png);
 }
 
 void RunContext::save(Checkpoint checkpoint) {

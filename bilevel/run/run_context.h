@@ -33,6 +33,7 @@ class RunContext {
  public:
   struct Place {
     bool keep = false;         // in a folder
+    bool tensorboard = false;  // with an event file in it
     std::string out = {};      // its name; runs/JOB-DATE-TIME-SEED by default
     std::string resume = {};   // a folder to go on in
     double save_seconds = 10;  // between two checkpoints
@@ -94,6 +95,9 @@ class RunContext {
 
   // Of the folder, where there is one.
   void record(const nlohmann::ordered_json& line);
+  // Of the event file, where there is one: drawing costs time.
+  bool shows_pictures() const { return folder_ && folder_->has_events(); }
+  void picture(const std::string& name, int64_t step, const std::string& png);
   void save(Checkpoint checkpoint);
   void end(RunStatus status, const std::string& message, const nlohmann::ordered_json& summary);
   // Work in which an exception ends the run as failed, with its message, before it goes on.

@@ -207,7 +207,8 @@ RunFolder::RunFolder(std::string folder, int lock) : folder_(std::move(folder)),
 RunFolder::RunFolder(RunFolder&& other) noexcept
     : folder_(std::move(other.folder_)),
       lock_(std::exchange(other.lock_, -1)),
-      facts_(std::move(other.facts_)) {}
+      facts_(std::move(other.facts_)),
+      events_(std::move(other.events_)) {}
 
 RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
@@ -271,7 +272,16 @@ RunFolder RunFolder::resume(const std::string& folder) {
   result.facts_["version"] = machine.version;
   result.facts_["machine"] = machine_json(machine);
   result.write_facts(RunStatus::running, "");
+  if (::access(EventFile::path_in(folder).c_str(), F_OK) == 0) result.write_events();
   return result;
+}
+
+void RunFolder::write_events() {
+  if (!events_) events_ = std::make_unique<EventFile>(EventFile::path_in(folder_));
+}
+
+void RunFolder::picture(const std::string& name, int64_t step, const std::string& png) {
+  if (events_) events_->picture(name, step, png);
 }
 
 void RunFolder::write_facts(RunStatus status, const std::string& message) const {
@@ -290,6 +300,7 @@ void RunFolder::record(const Json& line) {
   const std::string why = cause();
   if (out >= 0) ::close(out);
   if (!written) throw std::runtime_error(fmt::format("{}: cannot be written: {}", path, why));
+  if (events_) events_->record(line);
 }
 
 void RunFolder::save(Checkpoint checkpoint) {
@@ -313,10 +324,16 @@ std::optional<Checkpoint> RunFolder::load() {
   if (reached >= 0 && size_of(metrics) > reached && ::truncate(metrics.c_str(), reached) != 0) {
     throw std::runtime_error(fmt::format("{}: cannot be shortened: {}", metrics, cause()));
   }
+  // The event file begins anew, with what is left of the records.
+  if (events_) {
+    for (const Json& line : read_metrics(folder_).lines) events_->record(line);
+  }
   return checkpoint;
 }
 
 void RunFolder::end(RunStatus status, const std::string& message, const Json& summary) {
+  // A job that solves at once keeps no records.
+  if (events_ && events_->records() == 0 && summary.is_object()) events_->result(summary);
   if (!summary.is_null()) write_file(file("summary.json"), summary.dump(2) + "\n");
   facts_["ended"] = local_time();
   write_facts(status, message);

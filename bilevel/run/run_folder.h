@@ -7,6 +7,7 @@
 //     config.json    the options, which `--config` takes again
 //     metrics.jsonl  one line a record, appended as it runs
 //     checkpoint     where it goes on from (run/checkpoint.h), and checkpoint.previous
+//     events.out.tfevents.bilevel  the records for TensorBoard, where they were asked for (run/event_file.h)
 //     summary.json   what came out
 //     lock           held by the process that works here
 //
@@ -14,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,6 +23,7 @@
 #include <vector>
 
 #include "bilevel/run/checkpoint.h"
+#include "bilevel/run/event_file.h"
 
 namespace bilevel {
 
@@ -75,6 +78,11 @@ class RunFolder {
   const std::string& path() const { return folder_; }
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
 
+  // From now on records go to an event file too. A resumed folder that has one goes on with it unasked.
+  void write_events();
+  bool has_events() const { return events_ != nullptr; }
+  void picture(const std::string& name, int64_t step, const std::string& png);  // to the event file
+
   void record(const nlohmann::ordered_json& line);  // appended to metrics.jsonl, at once
   void save(Checkpoint checkpoint);                 // with the place that metrics.jsonl has reached
   // The last good checkpoint, or none where the run was killed before its first; metrics.jsonl is cut back to
@@ -92,6 +100,7 @@ class RunFolder {
   std::string folder_;
   int lock_ = -1;  // a file descriptor
   nlohmann::ordered_json facts_;
+  std::unique_ptr<EventFile> events_;
 };
 
 // The rest of a command, in which an exception ends the run as failed, with its message, before it goes on.
