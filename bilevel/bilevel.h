@@ -97,6 +97,7 @@
 #include "bilevel/jobs/compare.h"
 #include "bilevel/jobs/count.h"
 #include "bilevel/jobs/diagnose.h"
+#include "bilevel/jobs/export.h"
 #include "bilevel/jobs/interact.h"
 #include "bilevel/jobs/learn.h"
 #include "bilevel/jobs/predict.h"

@@ -52,6 +52,7 @@ void add_predict_command(CLI::App& app, int& exit_code) {
        "Examples:\n"
        "  bilevel predict --run tuned --data new.csv --output predictions.csv\n"
        "  bilevel predict --run trained --data photos/ --output predictions.csv\n"
+       "  bilevel predict --run trained/model.onnx --data photos/\n"
        "  bilevel predict --run runs/learn-20260101-120000-0 --support my-letters/ --data new/ --json"},
       run_predict, print_predict);
 }

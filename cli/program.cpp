@@ -226,6 +226,7 @@ std::unique_ptr<CLI::App> make_program(int& exit_code) {
   add_learn_command(app, exit_code);
   add_adapt_command(app, exit_code);
   add_predict_command(app, exit_code);
+  add_export_command(app, exit_code);
   add_runs_command(app, exit_code);
   add_show_command(app, exit_code);
   add_report_command(app, exit_code);

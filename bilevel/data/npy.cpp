@@ -14,6 +14,9 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <memory>
+#include <ostream>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
@@ -59,9 +62,14 @@ class Reader {
     // A pipe or a device has no size to check against.
     if (!S_ISREG(status.st_mode)) fail(0, "a regular file", "something else", "check the path");
     size_ = status.st_size;
-    file_.open(path, std::ios::binary);
-    if (!file_) fail(0, "a readable file", std::strerror(errno), "check its permissions");
+    file_ = std::make_unique<std::ifstream>(path, std::ios::binary);
+    if (!*file_) fail(0, "a readable file", std::strerror(errno), "check its permissions");
   }
+
+  Reader(const std::string& name, const std::string& bytes)
+      : path_(name),
+        file_(std::make_unique<std::istringstream>(bytes)),
+        size_(static_cast<int64_t>(bytes.size())) {}
 
   Tensor read() {
     const NpyHeader header = read_header();
@@ -81,9 +89,9 @@ class Reader {
   }
 
   void read_bytes(void* to, int64_t count) {
-    file_.read(static_cast<char*>(to), count);
-    if (file_.gcount() != count) {
-      fail(offset_ + file_.gcount(), fmt::format("{} more bytes", count - file_.gcount()), "the file's end",
+    file_->read(static_cast<char*>(to), count);
+    if (file_->gcount() != count) {
+      fail(offset_ + file_->gcount(), fmt::format("{} more bytes", count - file_->gcount()), "the file's end",
            "the file shrank or its disk failed while it was read");
     }
     offset_ += count;
@@ -184,7 +192,7 @@ class Reader {
   }
 
   const std::string& path_;
-  std::ifstream file_;
+  std::unique_ptr<std::istream> file_;
   int64_t size_ = 0;
   int64_t offset_ = 0;
   int64_t header_at_ = 0;
@@ -206,10 +214,11 @@ std::string descr_of(at::ScalarType type) {
 
 Tensor read_npy(const std::string& path) { return Reader(path).read(); }
 
-void write_npy(const std::string& path, const Tensor& tensor) {
-  if (!tensor.defined() || tensor.layout() != at::kStrided) {
-    throw std::invalid_argument(fmt::format("write_npy: {}: the tensor must be defined and dense", path));
-  }
+Tensor npy_of(const std::string& name, const std::string& bytes) { return Reader(name, bytes).read(); }
+
+namespace {
+
+void put_npy(std::ostream& file, const Tensor& tensor) {
   const std::string descr = descr_of(tensor.scalar_type());
   const Tensor data = tensor.detach().to(at::kCPU).contiguous().resolve_neg();
   std::string dictionary = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", descr,
@@ -220,12 +229,30 @@ void write_npy(const std::string& path, const Tensor& tensor) {
   dictionary += '\n';
   const auto length = static_cast<uint16_t>(dictionary.size());
 
-  write_file(path, [&](std::ostream& file) {
-    file << magic << '\x01' << '\0';
-    file.write(reinterpret_cast<const char*>(&length), sizeof length);
-    file << dictionary;
-    file.write(static_cast<const char*>(data.data_ptr()), static_cast<std::streamsize>(data.nbytes()));
-  });
+  file << magic << '\x01' << '\0';
+  file.write(reinterpret_cast<const char*>(&length), sizeof length);
+  file << dictionary;
+  file.write(static_cast<const char*>(data.data_ptr()), static_cast<std::streamsize>(data.nbytes()));
+}
+
+void require_dense(const Tensor& tensor, const std::string& what) {
+  if (tensor.defined() && tensor.layout() == at::kStrided) return;
+  throw std::invalid_argument(fmt::format("write_npy: {}: the tensor must be defined and dense", what));
+}
+
+}  // namespace
+
+void write_npy(const std::string& path, const Tensor& tensor) {
+  require_dense(tensor, path);
+  (void)descr_of(tensor.scalar_type());  // before a file is begun
+  write_file(path, [&](std::ostream& file) { put_npy(file, tensor); });
+}
+
+std::string npy_bytes(const Tensor& tensor) {
+  require_dense(tensor, "in memory");
+  std::ostringstream bytes;
+  put_npy(bytes, tensor);
+  return bytes.str();
 }
 
 }  // namespace bilevel

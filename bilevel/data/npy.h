@@ -20,4 +20,8 @@ Tensor read_npy(const std::string& path);
 // disk.
 void write_npy(const std::string& path, const Tensor& tensor);
 
+// The same of a file's content in memory. `name` stands in messages where a path does otherwise.
+Tensor npy_of(const std::string& name, const std::string& bytes);
+std::string npy_bytes(const Tensor& tensor);
+
 }  // namespace bilevel

@@ -14,6 +14,7 @@
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/export_model.h"
 #include "bilevel/jobs/learn_baseline.h"
 #include "bilevel/meta/model_file.h"
 #include "bilevel/meta/task_loss.h"
@@ -27,7 +28,8 @@ const Fields<AdaptJobOptions>& AdaptJobOptions::fields() {
   static const Fields<AdaptJobOptions> table = [] {
     Fields<AdaptJobOptions> f;
     f.add(
-         "run", [](auto& o) -> auto& { return o.run; }, "folder of a `bilevel learn` run on images")
+         "run", [](auto& o) -> auto& { return o.run; },
+         "folder of a `bilevel learn` run on images, or a file that export made of it")
         .required()
         .first();
     f.add(
@@ -72,13 +74,14 @@ Tensor with_channels(const Tensor& images, int64_t channels, const std::string& 
 
 meta::LearnedModel load_learned(const std::string& run) {
   const std::string learned = run + "/model";
-  if (!std::filesystem::exists(learned) && !std::filesystem::exists(learned + ".previous")) {
+  const bool is_file = is_exported_file(run);
+  if (!is_file && !std::filesystem::exists(learned) && !std::filesystem::exists(learned + ".previous")) {
     throw OptionError(fmt::format(
         "{}: there is no model in it; name the folder of a `bilevel learn` that has saved one (`bilevel "
         "runs` lists them)",
         named("run", run)));
   }
-  meta::LearnedModel model = meta::load_model(learned);
+  meta::LearnedModel model = is_file ? learned_of(read_exported(run), run) : meta::load_model(learned);
   if (model.input.size() != 3 || !model.scale) {
     throw OptionError(
         fmt::format("{}: it learned on {}, which are no images", named("run", run), model.data));

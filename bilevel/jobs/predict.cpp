@@ -10,6 +10,7 @@
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/export_model.h"
 #include "bilevel/jobs/predict_run.h"
 #include "bilevel/jobs/table_choice.h"
 #include "bilevel/run/run_context.h"
@@ -24,7 +25,8 @@ const Fields<PredictJobOptions>& PredictJobOptions::fields() {
     Fields<O> f;
     f.add(
          "run", [](O & o) -> auto& { return o.run; },
-         "folder of a finished run of clean, tune, interact, learn or train")
+         "folder of a finished run of clean, tune, interact, learn or train, or a file that export made of "
+         "it")
         .required()
         .first();
     f.add(
@@ -118,15 +120,21 @@ PredictJobResult run_predict(PredictJobOptions o, RunContext& context) {
   const at::TensorOptions tensors = apply(o.compute, context);
   tell_notes(o.reading, context);
   PredictJobResult result;
+  ModelInUse model{.is_file = is_exported_file(o.run)};
+  if (model.is_file) model.file = read_exported(o.run);
   // The model of learn is a file of its own kind.
-  if (!std::filesystem::exists(o.run + "/model.json") && std::filesystem::exists(o.run + "/model")) {
+  const bool learned = model.is_file ? model.file.description.contains("learned")
+                                     : !std::filesystem::exists(o.run + "/model.json") &&
+                                           std::filesystem::exists(o.run + "/model");
+  if (learned) {
     predict_few_shot(o, context, result);
   } else {
-    const SavedModel model = read_saved_model(o.run);
-    refuse_support(o, model.job);
-    result.job = model.job;
-    result.classes = model.class_names;
-    if (model.kind == SavedModel::Kind::network) {
+    model.saved = model.is_file ? saved_model_of(model.file.description.value("model", Json()), o.run)
+                                : read_saved_model(o.run);
+    refuse_support(o, model.saved.job);
+    result.job = model.saved.job;
+    result.classes = model.saved.class_names;
+    if (model.saved.kind == SavedModel::Kind::network) {
       predict_pictures(o, model, tensors, context, result);
     } else {
       predict_table(o, model, result);

@@ -14,9 +14,9 @@
 #include "bilevel/data/resize.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/adapt.h"
+#include "bilevel/jobs/export_model.h"
 #include "bilevel/jobs/predict_run.h"
 #include "bilevel/nas/genotype.h"
-#include "bilevel/run/checkpoint.h"
 #include "bilevel/run/run_context.h"
 
 namespace bilevel {
@@ -61,36 +61,18 @@ Tensor read_idx_images(const std::string& path, PictureSize size) {
   return resize_images(images, size);
 }
 
-struct TrainedWeights {
-  Tensor w, statistics;
-};
-
-TrainedWeights trained_weights(const std::string& run, const nas::Network& network,
-                               const at::TensorOptions& tensors) {
-  const Checkpoint checkpoint = load_checkpoint(run + "/checkpoint");
-  const auto take = [&](const char* name, int64_t size) {
-    const auto found = checkpoint.tensors.find(name);
-    if (found == checkpoint.tensors.end() || found->second.numel() != size) {
-      throw std::runtime_error(
-          fmt::format("{}/checkpoint: expected {} numbers as {}, found {}; the files are not "
-                      "of one run: train again",
-                      run, size, name, found == checkpoint.tensors.end() ? 0 : found->second.numel()));
-    }
-    return found->second.to(tensors);
-  };
-  return {take("training/w", network.plan().parameters()),
-          take("training/statistics", network.plan().statistics.size())};
-}
-
 }  // namespace
 
-void predict_pictures(const PredictJobOptions& o, const SavedModel& model, const at::TensorOptions& tensors,
+void predict_pictures(const PredictJobOptions& o, const ModelInUse& used, const at::TensorOptions& tensors,
                       RunContext& context, PredictJobResult& result) {
+  const SavedModel& model = used.saved;
   const nas::SearchSpace space = nas::make_space(model.space);
   const nas::Network network(space, nas::parse_genotype(space, model.genotype), model.network);
-  const TrainedWeights trained = trained_weights(o.run, network, tensors);
+  const TrainedWeights trained =
+      used.is_file ? trained_weights_of(used.file, network, o.run) : trained_weights(o.run, network);
+  const Tensor w = trained.w.to(tensors);
   const Normalization normalization(model.mean, model.std, tensors);
-  const nas::PassOptions pass{.norm = nas::Norm::remembered, .statistics = trained.statistics};
+  const nas::PassOptions pass{.norm = nas::Norm::remembered, .statistics = trained.statistics.to(tensors)};
   const PictureSize size{model.network.height, model.network.width};
   const Tensor images = read_idx_images(o.data, size);
   if (images.defined()) {
@@ -112,7 +94,7 @@ void predict_pictures(const PredictJobOptions& o, const SavedModel& model, const
     }
     some = as_channels(some, model.network.input_channels, named("data", o.data));
     const Tensor batch = prepare_plain(some.to(tensors.device()), {}, normalization);
-    parts.push_back(network.forward(trained.w, batch, pass).logits.to(at::kCPU, at::kDouble));
+    parts.push_back(network.forward(w, batch, pass).logits.to(at::kCPU, at::kDouble));
   }
   result.probabilities = at::cat(parts).softmax(1);
 }

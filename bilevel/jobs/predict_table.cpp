@@ -9,6 +9,7 @@
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/export_model.h"
 #include "bilevel/jobs/predict_run.h"
 #include "bilevel/problems/cleaning_model.h"
 
@@ -115,13 +116,15 @@ double accuracy_of(const SavedModel& model, const Tensor& labels, const Tensor& 
 
 }  // namespace
 
-void predict_table(const PredictJobOptions& o, const SavedModel& model, PredictJobResult& result) {
-  const std::string path = o.run + "/model.npy";
+void predict_table(const PredictJobOptions& o, const ModelInUse& used, PredictJobResult& result) {
+  const SavedModel& model = used.saved;
+  const std::string path = used.is_file ? o.run : o.run + "/model.npy";
   FeatureFileOptions reading = o.reading;
   reading.dtype = at::kDouble;
   reading.labels_are_numbers = model.class_names.empty();
   const LabelledFeatures read = read_new_examples(o.data, model.schema, reading);
-  const Tensor weights = read_npy(path).to(at::kDouble), rows = dense_features(read.features);
+  const Tensor weights = (used.is_file ? weights_of(used.file, model, path) : read_npy(path)).to(at::kDouble);
+  const Tensor rows = dense_features(read.features);
   Tensor scores;
   switch (model.kind) {
     case SavedModel::Kind::tasks:

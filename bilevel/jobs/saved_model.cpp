@@ -72,6 +72,10 @@ SavedModel read_saved_model(const std::string& folder) {
                     named("run", folder), saved_model_file));
   }
   const Json json = Json::parse(read_file(path, largest_model_json), nullptr, /*allow_exceptions=*/false);
+  return saved_model_of(json, path);
+}
+
+SavedModel saved_model_of(const Json& json, const std::string& path) {
   if (!json.is_object()) wrong_model(path, "no JSON object");
   SavedModel m;
   try {

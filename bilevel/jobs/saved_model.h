@@ -39,6 +39,9 @@ void write_saved_model(const std::string& folder, const SavedModel& model);
 // has none.
 SavedModel read_saved_model(const std::string& folder);
 
+// The same of what saved_model_json made; `path` begins the messages.
+SavedModel saved_model_of(const Json& json, const std::string& path);
+
 // For examples in memory: plain rows of so many numbers.
 TableSchema array_schema(int64_t features);
 

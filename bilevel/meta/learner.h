@@ -53,7 +53,9 @@ class Learner {
   Learner(const LearnerOptions& options, const Network& network, const at::TensorOptions& tensors);
 
   const LearnerOptions& options() const { return options_; }
-  const Layout& outer_layout() const { return outer_; }  // of x: "embedding", then what is not
+  const Network& embedding() const { return embedding_; }        // what tasks share; perhaps no layer
+  const Network& task_network() const { return task_network_; }  // what each task has for itself
+  const Layout& outer_layout() const { return outer_; }          // of x: "embedding", then what is not
   int64_t task_parameters() const { return task_network_.parameters(); }
   Tensor initial_outer(uint64_t seed) const;
   int64_t inner_steps(int64_t iteration) const;  // T_k

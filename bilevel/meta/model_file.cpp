@@ -60,9 +60,9 @@ PixelScale scale_of(const nlohmann::json& j, int64_t channels) {
   return scale;
 }
 
-Tensor part_of(const Checkpoint& file, const Layout::Entry& entry) {
-  const auto found = file.tensors.find(entry.name);
-  if (found == file.tensors.end()) throw std::runtime_error(fmt::format("it has no {}", entry.name));
+Tensor part_of(const std::map<std::string, Tensor>& parts, const Layout::Entry& entry) {
+  const auto found = parts.find(entry.name);
+  if (found == parts.end()) throw std::runtime_error(fmt::format("it has no {}", entry.name));
   const Tensor& part = found->second;
   if (part.dim() != 1 || part.numel() != entry.size || !part.is_floating_point()) {
     throw std::runtime_error(
@@ -85,52 +85,59 @@ Learner LearnedModel::make_learner(int64_t ways, const at::TensorOptions& tensor
   return made;
 }
 
+nlohmann::json learned_json(const LearnedModel& model) {
+  nlohmann::json m = {{"data", model.data},
+                      {"learner", options_json(model.learner)},
+                      {"network", {{"name", model.network.name}, {"filters", model.network.filters}}},
+                      {"input", model.input},
+                      {"outputs", model.outputs},
+                      {"regression", model.regression},
+                      {"iterations", model.iterations}};
+  if (model.raw_penalty > 0) m["raw_penalty"] = model.raw_penalty;
+  if (model.scale) m["scale"] = {{"mean", model.scale->mean}, {"deviation", model.scale->deviation}};
+  return m;
+}
+
+LearnedModel learned_of(const nlohmann::json& m, const std::map<std::string, Tensor>& given) {
+  LearnedModel model;
+  model.data = m.at("data").get<std::string>();
+  model.learner = options_of(m.at("learner"));
+  model.network = {.name = m.at("network").at("name").get<std::string>(),
+                   .filters = json_as<int64_t>(m.at("network").at("filters"))};
+  model.input = json_as<std::vector<int64_t>>(m.at("input"));
+  model.outputs = json_as<int64_t>(m.at("outputs"));
+  model.regression = m.at("regression").get<bool>();
+  model.iterations = json_as<int64_t>(m.at("iterations"));
+  if (m.contains("raw_penalty")) model.raw_penalty = m.at("raw_penalty").get<double>();
+  if (m.contains("scale")) model.scale = scale_of(m.at("scale"), model.input.at(0));
+  // What the file says of itself decides how much is taken out of it: nothing twice, nothing of another
+  // size.
+  const Learner learner(model.learner, make_network(model.network, model.input, model.outputs), at::kFloat);
+  std::vector<Tensor> parts;
+  for (const Layout::Entry& entry : learner.outer_layout().entries()) {
+    parts.push_back(part_of(given, entry));
+    if (parts.back().scalar_type() != parts.front().scalar_type()) {
+      throw std::runtime_error("its parts are of several kinds of numbers");
+    }
+  }
+  model.x = at::cat(parts);
+  return model;
+}
+
 void save_model(const std::string& path, const LearnedModel& model) {
   Checkpoint file;
   const Learner learner = model.make_learner(model.outputs, model.x.options());
   const Layout& layout = learner.outer_layout();
   const std::vector<Tensor> parts = layout.split(model.x);
   for (size_t i = 0; i < parts.size(); ++i) file.tensors[layout.entries()[i].name] = parts[i].contiguous();
-  nlohmann::json& m = file.metadata["model"];
-  m = {{"data", model.data},
-       {"learner", options_json(model.learner)},
-       {"network", {{"name", model.network.name}, {"filters", model.network.filters}}},
-       {"input", model.input},
-       {"outputs", model.outputs},
-       {"regression", model.regression},
-       {"iterations", model.iterations}};
-  if (model.raw_penalty > 0) m["raw_penalty"] = model.raw_penalty;
-  if (model.scale) m["scale"] = {{"mean", model.scale->mean}, {"deviation", model.scale->deviation}};
+  file.metadata["model"] = learned_json(model);
   save_checkpoint(path, file);
 }
 
 LearnedModel load_model(const std::string& path) {
   const Checkpoint file = load_checkpoint(path);
   try {
-    LearnedModel model;
-    const nlohmann::json& m = file.metadata.at("model");
-    model.data = m.at("data").get<std::string>();
-    model.learner = options_of(m.at("learner"));
-    model.network = {.name = m.at("network").at("name").get<std::string>(),
-                     .filters = json_as<int64_t>(m.at("network").at("filters"))};
-    model.input = json_as<std::vector<int64_t>>(m.at("input"));
-    model.outputs = json_as<int64_t>(m.at("outputs"));
-    model.regression = m.at("regression").get<bool>();
-    model.iterations = json_as<int64_t>(m.at("iterations"));
-    if (m.contains("raw_penalty")) model.raw_penalty = m.at("raw_penalty").get<double>();
-    if (m.contains("scale")) model.scale = scale_of(m.at("scale"), model.input.at(0));
-    // What the file says of itself decides how much is taken out of it: nothing twice, nothing of another
-    // size.
-    const Learner learner(model.learner, make_network(model.network, model.input, model.outputs), at::kFloat);
-    std::vector<Tensor> parts;
-    for (const Layout::Entry& entry : learner.outer_layout().entries()) {
-      parts.push_back(part_of(file, entry));
-      if (parts.back().scalar_type() != parts.front().scalar_type()) {
-        throw std::runtime_error("its parts are of several kinds of numbers");
-      }
-    }
-    model.x = at::cat(parts);
-    return model;
+    return learned_of(file.metadata.at("model"), file.tensors);
   } catch (const std::exception& error) {
     throw std::runtime_error(fmt::format("{}: is no model of `bilevel learn`: {}", path, error.what()));
   }

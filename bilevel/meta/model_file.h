@@ -3,6 +3,8 @@
 // tasks. A checkpoint (run/checkpoint.h) with x cut into its named parts ("embedding", "start", ...).
 
 #include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +34,11 @@ struct LearnedModel {
   // are others.
   Learner make_learner(int64_t ways, const at::TensorOptions& tensors) const;
 };
+
+// All of it but x, as JSON, and back with the named parts of x. Throws std::runtime_error for what does not
+// fit together.
+nlohmann::json learned_json(const LearnedModel& model);
+LearnedModel learned_of(const nlohmann::json& json, const std::map<std::string, Tensor>& parts);
 
 void save_model(const std::string& path, const LearnedModel& model);
 LearnedModel load_model(const std::string& path);  // throws std::runtime_error naming the file

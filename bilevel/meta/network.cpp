@@ -174,6 +174,35 @@ Tensor Network::operator()(const Tensor& inputs, const Tensor& weights) const {
   return a.data.reshape(result);
 }
 
+Tensor Network::of_one_task(const Tensor& inputs, const std::vector<Tensor>& parts) const {
+  Tensor data = inputs;
+  size_t next = 0;
+  const auto norm = [](const Tensor& x, const Tensor& scale, const Tensor& shift) {
+    return at::batch_norm(x, scale, shift, {}, {}, /*training=*/true, 0.1, norm_epsilon,
+                          /*cudnn_enabled=*/true);
+  };
+  for (const Layer& layer : layers_) {
+    const Tensor &weight = parts.at(next), &bias = parts.at(next + 1);
+    next += 2;
+    switch (layer.kind) {
+      case Layer::Kind::convolution_pool_norm:
+        data = norm(at::max_pool2d(at::conv2d(data, weight, {}, 1, 1), 2), {}, {}).relu();
+        break;
+      case Layer::Kind::convolution_norm_pool:
+        data = at::max_pool2d(
+            norm(at::conv2d(data, weight, {}, 1, 1), parts.at(next), parts.at(next + 1)).relu(), 2);
+        next += 2;
+        break;
+      case Layer::Kind::dense:
+      case Layer::Kind::linear:
+        data = at::linear(data.dim() > 2 ? data.flatten(1) : data, weight, bias);
+        if (layer.kind == Layer::Kind::dense) data = data.relu();
+        break;
+    }
+  }
+  return data;
+}
+
 int64_t Network::output_size() const { return product(output_shape()); }
 
 std::vector<int64_t> Network::parameters_by_layer() const {

@@ -43,6 +43,10 @@ class Network {
   int64_t parameters() const { return layout_.size(); }
   std::vector<int64_t> parameters_by_layer() const;
 
+  // One batch of examples, alone: the same numbers as a single task's, by operations that read no size, with
+  // the weights apart in the layout's order. This is what a trace records.
+  Tensor of_one_task(const Tensor& inputs, const std::vector<Tensor>& parts) const;
+
   Network first(int64_t layers) const;  // the network's beginning
   Network rest(int64_t layers) const;   // what comes after it
 

@@ -88,4 +88,10 @@ NetworkOutput Network::forward(const Tensor& w, const Tensor& images, const Pass
   return walk(pass, {images, options_.input_channels, options_.height, options_.width});
 }
 
+Tensor Network::tested(std::vector<Tensor> weights, std::vector<Tensor> statistics,
+                       const Tensor& images) const {
+  Pass pass(std::move(weights), std::move(statistics), {.norm = Norm::remembered, .merged = false});
+  return walk(pass, {images, options_.input_channels, options_.height, options_.width}).logits;
+}
+
 }  // namespace bilevel::nas

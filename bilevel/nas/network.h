@@ -3,6 +3,7 @@
 // learned norms whose running statistics are another flat vector.
 
 #include <cstdint>
+#include <vector>
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/nas/genotype.h"
@@ -35,6 +36,10 @@ class Network {
   Network(const SearchSpace& space, Genotype genotype, NetworkOptions options);
 
   NetworkOutput forward(const Tensor& w, const Tensor& images, const PassOptions& pass_options) const;
+
+  // The trained network on images, by plain operations: with weights and running statistics apart, in the
+  // plan's order. This is what a trace records.
+  Tensor tested(std::vector<Tensor> weights, std::vector<Tensor> statistics, const Tensor& images) const;
 
   const Genotype& genotype() const { return genotype_; }
   const NetworkOptions& options() const { return options_; }

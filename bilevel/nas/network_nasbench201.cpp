@@ -20,7 +20,7 @@ Feature cell(Pass& pass, const CellGenotype& genotype, const Feature& input) {
       sum = begun ? add(sum, term) : term;
       begun = true;
     }
-    vertices.push_back(begun ? sum : zeros_like(input, input.channels, 1));
+    vertices.push_back(begun ? sum : zeros_like(input, 1));
   }
   return vertices.back();
 }

@@ -183,7 +183,7 @@ Feature factorized_reduce(Pass& pass, const Feature& x, int64_t outputs, bool af
 
 Feature apply_operation(Pass& pass, const std::string& operation, const Feature& x, int64_t stride) {
   const int64_t channels = x.channels;
-  if (operation == "none") return zeros_like(x, channels, stride);
+  if (operation == "none") return zeros_like(x, stride);
   if (operation == "skip_connect") return stride == 1 ? x : factorized_reduce(pass, x, channels, true);
   if (const auto pool = pool_of(pass, operation, x, stride)) return *pool;
   const auto kind = convolution_of(operation);
@@ -227,7 +227,7 @@ std::vector<Feature> mixed_edges(Pass& pass, const Feature& x, const MixedEdges&
     }
   }
 
-  Feature shape = zeros_like({{}, channels, x.height, x.width}, channels, edges.stride);
+  Feature shape = zeros_like({{}, channels, x.height, x.width}, edges.stride);
   std::vector<Feature> mixed(static_cast<size_t>(edges.copies), shape);
   if (!pass.computes()) return mixed;
   if (!pass.merged()) {

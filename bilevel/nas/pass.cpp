@@ -73,6 +73,12 @@ Pass::Pass(const NetworkPlan& plan, const Tensor& w, PassOptions options)
   statistics_ = plan.statistics.split(options_.statistics);
 }
 
+Pass::Pass(std::vector<Tensor> weights, std::vector<Tensor> statistics, PassOptions options)
+    : options_(std::move(options)),
+      weights_(std::move(weights)),
+      statistics_(std::move(statistics)),
+      random_(named_seed(options_.seed, "drop path")) {}
+
 Tensor Pass::weight(const std::string& name, std::vector<int64_t> shape, double start) {
   if (computes()) return weights_.at(next_weight_++);
   plan_->weights.add(fmt::format("{}/{}.{}", part_, named_++, name), std::move(shape));
@@ -211,10 +217,13 @@ Feature shift_by_one(const Feature& x) {
   return y;
 }
 
-Feature zeros_like(const Feature& x, int64_t channels, int64_t stride) {
-  Feature y{{}, channels, (x.height + stride - 1) / stride, (x.width + stride - 1) / stride};
-  if (x.value.defined())
-    y.value = at::zeros({x.value.size(0), channels, y.height, y.width}, x.value.options());
+Feature zeros_like(const Feature& x, int64_t stride) {
+  Feature y{{}, x.channels, (x.height + stride - 1) / stride, (x.width + stride - 1) / stride};
+  if (!x.value.defined()) return y;
+  // Like a part of x, not of a size that was read off it: a trace of the network takes any number of images.
+  const Tensor part =
+      stride == 1 ? x.value : x.value.slice(2, 0, c10::nullopt, stride).slice(3, 0, c10::nullopt, stride);
+  y.value = at::zeros_like(part, {}, at::MemoryFormat::Contiguous);
   return y;
 }
 

@@ -56,6 +56,8 @@ class Pass {
  public:
   explicit Pass(NetworkPlan& plan);                                          // describes: adds to the plan
   Pass(const NetworkPlan& plan, const Tensor& w, PassOptions options = {});  // computes
+  // Computes with weights and statistics that are already apart, in the plan's order.
+  Pass(std::vector<Tensor> weights, std::vector<Tensor> statistics, PassOptions options);
 
   bool computes() const { return plan_ == nullptr; }
   bool merged() const { return options_.merged; }
@@ -93,7 +95,7 @@ Feature add(const Feature& a, const Feature& b);
 Feature scale(const Feature& x, const Tensor& factor);  // a number or one per ... that broadcasts
 Feature concatenate(const std::vector<Feature>& features);
 Feature shift_by_one(const Feature& x);  // without the first row and column: FactorizedReduce's other grid
-Feature zeros_like(const Feature& x, int64_t channels, int64_t stride);
+Feature zeros_like(const Feature& x, int64_t stride);
 
 // The bound of PyTorch's default start of convolutions and linear layers.
 double fan_in_bound(int64_t fan_in);

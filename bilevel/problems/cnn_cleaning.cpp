@@ -58,11 +58,13 @@ CnnCleaning::CnnCleaning(const CleaningData& data, const std::vector<int64_t>& i
 }
 
 Tensor CnnCleaning::logits(const Tensor& features, const Tensor& w) const {
-  const std::vector<Tensor> part = weights_.split(w);
+  return network(features.reshape({features.size(0), 1, height_, width_}), weights_.split(w));
+}
+
+Tensor CnnCleaning::network(const Tensor& images, const std::vector<Tensor>& part) {
   const auto block = [](const Tensor& input, const Tensor& weight, const Tensor& bias) {
     return at::max_pool2d(at::conv2d(input, weight, bias, /*stride=*/1, /*padding=*/1).relu(), 2);
   };
-  const Tensor images = features.reshape({features.size(0), 1, height_, width_});
   const Tensor flat = block(block(images, part[0], part[1]), part[2], part[3]).flatten(1);
   const Tensor hidden = at::addmm(part[5], flat, part[4].t()).relu();
   return at::addmm(part[7], hidden, part[6].t());

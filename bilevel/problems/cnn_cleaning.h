@@ -43,6 +43,8 @@ class CnnCleaning : public Problem {
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;
 
   Tensor logits(const Tensor& features, const Tensor& w) const;  // differentiable
+  // The network itself, of images x 1 x height x width, with its weights apart in the layout's order.
+  static Tensor network(const Tensor& images, const std::vector<Tensor>& parts);
   // The same without a graph and a part at a time, for sets that would not fit with all their activations.
   Tensor scores(const Tensor& features, const Tensor& w) const;
 

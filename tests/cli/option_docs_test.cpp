@@ -85,15 +85,31 @@ TEST(OptionDocs, EveryFlagOfEveryCommandIsInItsHelp) {
 }
 
 TEST(OptionDocs, ThePageOfEveryCommandLeadsToItsOptions) {
-  const std::map<std::string, std::string> pages = {
-      {"adapt", "learn.md"},        {"check", "estimators.md"},  {"clean", "clean.md"},
-      {"compare", "algorithms.md"}, {"count", "train.md"},       {"data", "images.md"},
-      {"data get", "images.md"},    {"data show", "images.md"},  {"diagnose", "diagnose.md"},
-      {"draw", "genotypes.md"},     {"interact", "interact.md"}, {"launch", "distributed.md"},
-      {"learn", "learn.md"},        {"predict", "predict.md"},   {"list", "jobs.md"},
-      {"query", "genotypes.md"},    {"report", "reports.md"},    {"reproduce", "reproduce.md"},
-      {"runs", "runs.md"},          {"search", "search.md"},     {"show", "runs.md"},
-      {"solve", "algorithms.md"},   {"train", "train.md"},       {"tune", "tune.md"}};
+  const std::map<std::string, std::string> pages = {{"adapt", "learn.md"},
+                                                    {"check", "estimators.md"},
+                                                    {"clean", "clean.md"},
+                                                    {"compare", "algorithms.md"},
+                                                    {"count", "train.md"},
+                                                    {"data", "images.md"},
+                                                    {"data get", "images.md"},
+                                                    {"data show", "images.md"},
+                                                    {"diagnose", "diagnose.md"},
+                                                    {"draw", "genotypes.md"},
+                                                    {"interact", "interact.md"},
+                                                    {"launch", "distributed.md"},
+                                                    {"learn", "learn.md"},
+                                                    {"predict", "predict.md"},
+                                                    {"list", "jobs.md"},
+                                                    {"export", "export.md"},
+                                                    {"query", "genotypes.md"},
+                                                    {"report", "reports.md"},
+                                                    {"reproduce", "reproduce.md"},
+                                                    {"runs", "runs.md"},
+                                                    {"search", "search.md"},
+                                                    {"show", "runs.md"},
+                                                    {"solve", "algorithms.md"},
+                                                    {"train", "train.md"},
+                                                    {"tune", "tune.md"}};
   for (const Command& command : commands()) {
     ASSERT_TRUE(pages.contains(command.name)) << command.name << " has no page: give it one above";
     std::string anchor = "options.md#bilevel-" + command.name;

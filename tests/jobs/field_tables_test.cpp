@@ -19,6 +19,7 @@
 #include "bilevel/jobs/compare.h"
 #include "bilevel/jobs/count.h"
 #include "bilevel/jobs/diagnose.h"
+#include "bilevel/jobs/export.h"
 #include "bilevel/jobs/interact.h"
 #include "bilevel/jobs/learn.h"
 #include "bilevel/jobs/predict.h"
@@ -127,6 +128,7 @@ TEST(FieldTables, OptionsToJsonToOptions) {
   expect_round_trip<TrainJobOptions>("train");
   expect_round_trip<LearnJobOptions>("learn");
   expect_round_trip<AdaptJobOptions>("adapt");
+  expect_round_trip<ExportJobOptions>("export");
   expect_round_trip<PredictJobOptions>("predict");
   expect_round_trip<CountJobOptions>("count");
   expect_round_trip<QueryJobOptions>("query");
@@ -144,6 +146,7 @@ TEST(FieldTables, UnknownAndOutOfBoundValuesAreRefusedByName) {
   expect_refusals_by_name<TrainJobOptions>("train");
   expect_refusals_by_name<LearnJobOptions>("learn");
   expect_refusals_by_name<AdaptJobOptions>("adapt");
+  expect_refusals_by_name<ExportJobOptions>("export");
   expect_refusals_by_name<PredictJobOptions>("predict");
   expect_refusals_by_name<CountJobOptions>("count");
   expect_refusals_by_name<QueryJobOptions>("query");
