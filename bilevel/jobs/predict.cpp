@@ -62,12 +62,12 @@ std::string predictions_table(const PredictJobResult& r) {
   std::string text = r.files.empty() ? "row" : "file";
   if (!r.tasks.empty()) text += ",task";
   text += r.predicts_numbers() ? ",value" : ",class,confidence";
-  for (const std::string& name : r.classes) text += "," + csv_quoted(name);
+  for (const std::string& name : r.classes) text += fmt::format(",{}", csv_quoted(name));
   text += "\n";
   const double* row = r.probabilities.data_ptr<double>();
   for (size_t i = 0; i < r.size(); ++i) {
     text += r.files.empty() ? fmt::format("{}", r.rows[i]) : csv_quoted(r.files[i]);
-    if (!r.tasks.empty()) text += "," + csv_quoted(r.tasks[i]);
+    if (!r.tasks.empty()) text += fmt::format(",{}", csv_quoted(r.tasks[i]));
     if (r.predicts_numbers()) {
       text += fmt::format(",{:.9g}\n", *row++);
       continue;
