@@ -16,7 +16,7 @@ namespace bilevel {
 void restart_with_best_settings(char** argv) {
   std::vector<std::pair<std::string, std::string>> variables = variables_for_best_kernels();
   if (std::getenv("OMP_WAIT_POLICY") == nullptr && std::getenv("GOMP_SPINCOUNT") == nullptr) {
-    variables.emplace_back("OMP_WAIT_POLICY", "PASSIVE");
+    variables.emplace_back("GOMP_SPINCOUNT", "10000");
   }
   if (variables.empty()) return;
   for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
