@@ -189,7 +189,7 @@ template <typename Result>
 void add_more(const Result&, const Shapes&, py::dict&) {}
 
 // The number of threads is the process's, which has other work too: a job has as many as torch has now,
-// unless it is told, and gives them back.
+// unless the call names a number, and gives them back.
 class Threads {
  public:
   Threads() = default;
@@ -261,13 +261,19 @@ std::function<py::dict(const py::dict&)> data_job(const std::string& name, Conve
   };
 }
 
+EstimatorList own_estimators(const Call& call) {
+  EstimatorList list;
+  for (const py::handle& one : call.own) {
+    list.push_back(estimator_from(py::reinterpret_borrow<py::object>(one)));
+  }
+  return list;
+}
+
 py::dict check(const py::dict& arguments) {
   const Call call = read(arguments);
   CheckJobOptions options;
   give("check", options, call);
-  for (const py::handle& one : call.own) {
-    options.check.own.push_back(estimator_from(py::reinterpret_borrow<py::object>(one)));
-  }
+  options.check.own = own_estimators(call);
   const Shapes shapes = open_door(call, options.problem);
   return run_job("check", options, call, shapes, run_check);
 }
@@ -276,9 +282,7 @@ py::dict diagnose(const py::dict& arguments) {
   const Call call = read(arguments);
   DiagnoseJobOptions options;
   give("diagnose", options, call);
-  for (const py::handle& one : call.own) {
-    options.diagnose.own.push_back(estimator_from(py::reinterpret_borrow<py::object>(one)));
-  }
+  options.diagnose.own = own_estimators(call);
   const Shapes shapes = open_door(call, options.problem);
   return run_job("diagnose", options, call, shapes, run_diagnose);
 }

@@ -62,7 +62,7 @@ ExportJobResult run_export(ExportJobOptions o, RunContext& context) {
     const meta::LearnedModel learned = meta::load_model(o.run + "/model");
     if (learned.raw_penalty > 0 && o.format != "npz") {
       throw OptionError(fmt::format(
-          "{}: the run returned logistic regression on raw inputs, which every task fits anew: there "
+          "{}: the run returned logistic regression on raw inputs, which is fitted to each task: there "
           "is no network to write; take npz, which adapt reads",
           named("format", o.format)));
     }

@@ -324,7 +324,7 @@ std::optional<Checkpoint> RunFolder::load() {
   if (reached >= 0 && size_of(metrics) > reached && ::truncate(metrics.c_str(), reached) != 0) {
     throw std::runtime_error(fmt::format("{}: cannot be shortened: {}", metrics, cause()));
   }
-  // The event file begins anew, with what is left of the records.
+  // The event file is written again from the records that are left.
   if (events_) {
     for (const Json& line : read_metrics(folder_).lines) events_->record(line);
   }
