@@ -1,4 +1,4 @@
-"""Problems whose hypergradients are known in closed form, from the formulas of hypertorch's tests."""
+"""Problems whose hypergradients are known in closed form, after the test problems of hypertorch."""
 
 from __future__ import annotations
 

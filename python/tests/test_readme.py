@@ -1,4 +1,4 @@
-"""The README's Python runs as it stands there and does what it says."""
+"""The Python of README.md and of docs/coming-from.md runs as it stands there and does what it says."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ import io
 import os
 import pathlib
 import re
+import sys
+import tempfile
 import unittest
 
 import bilevel  # noqa: F401  before torch: it chooses the BLAS kernels
 import torch
 
-README = pathlib.Path(os.environ["BILEVEL_SOURCE_DIR"]) / "README.md"
+SOURCE = pathlib.Path(os.environ["BILEVEL_SOURCE_DIR"])
 
 
 def run(block: str) -> dict:
     names: dict = {}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(block, str(README), "exec"), names)
+        exec(compile(block, "a document", "exec"), names)
     names["printed"] = printed.getvalue()
     return names
 
 
 class Readme(unittest.TestCase):
     def setUp(self) -> None:
-        self.blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+        self.blocks = re.findall(r"```python\n(.*?)```", (SOURCE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 
     def test_cleaning_finds_the_mistakes(self) -> None:
         names = run(self.blocks[0])
@@ -41,6 +43,31 @@ class Readme(unittest.TestCase):
         with torch.no_grad():
             loss = (names["net"](names["valid"]) - names["clean"]).square().mean().item()
         self.assertAlmostEqual(loss, names["result"].outer_loss, places=5)
+
+
+class ComingFrom(unittest.TestCase):
+    """The same job in other libraries: those whose folders HYPERTORCH and HIGHER name are run too."""
+
+    def setUp(self) -> None:
+        text = (SOURCE / "docs/coming-from.md").read_text(encoding="utf-8")
+        self.head = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+        self.blocks = re.findall(r"\*\*(\w+)\*\*\n\n```python\n(.*?)```", text, re.DOTALL)
+        self.assertEqual([name for name, _ in self.blocks], ["bilevel", "hypertorch", "higher", "bilevel", "betty"])
+
+    def test_one_hypergradient(self) -> None:
+        ours = run(self.head + self.blocks[0][1])["h"]
+        self.assertEqual(ours.status, "converged")
+        unrolled = run(self.head + self.blocks[0][1].replace('method="cg", terms=20', 'method="reverse"'))["h"]
+        for (name, block), ours in zip(self.blocks[1:3], (ours, unrolled)):
+            if os.environ.get(name.upper()):
+                sys.path.insert(0, os.environ[name.upper()])
+                theirs = run(self.head + block)["value"]
+                self.assertLess(((ours.value - theirs).norm() / theirs.norm()).item(), 1e-4, name)
+
+    def test_the_whole_loop(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            result = run(self.head + "import bilevel\n" + self.blocks[3][1].replace("runs/tuned", f"{folder}/tuned"))["result"]
+        self.assertLess(result.outer_loss, 0.8 * result.history[0]["outer_loss"])
 
 
 if __name__ == "__main__":
