@@ -18,11 +18,11 @@ class TieredHelp : public CLI::Formatter {
   // This one is for --help-all only.
   void hide(const CLI::Option* option) { hidden_.insert(option); }
 
-  // What the command's flags come from, for markdown().
+  // What the command's flags come from.
   void hold(const OptionsView& options, const std::vector<std::string>& positional) {
     tables_.emplace_back(options, positional);
   }
-  std::string markdown() const;
+  const std::vector<std::pair<OptionsView, std::vector<std::string>>>& tables() const { return tables_; }
 
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override;
   std::string make_group(std::string group, bool is_positional,

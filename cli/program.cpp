@@ -26,7 +26,9 @@
 #include "cli/common.h"
 #include "cli/did_you_mean.h"
 #include "cli/help.h"
+#include "cli/man.h"
 #include "cli/option_names.h"
+#include "cli/option_rows.h"
 #include "cli/ranks.h"
 
 namespace bilevel::cli {
@@ -140,20 +142,29 @@ std::string with_option_of_file(const CLI::App& command, const MissingFileError&
   return error.what();
 }
 
-// `bilevel help --markdown` and `bilevel help solve --markdown` print all options as tables.
-bool print_markdown(const CLI::App& program, const std::vector<std::string>& words) {
-  if (words.size() < 3 || words[1] != "help" || words.back() != "--markdown") return false;
-  if (words.size() == 3) {
-    fmt::print("{}", program_markdown(program));
+// `bilevel help --markdown` and `bilevel help solve --markdown` print all options as tables, --man in their
+// place as manual pages; `bilevel help --man-pages DIR` writes these all.
+bool print_reference(const CLI::App& program, const std::vector<std::string>& words) {
+  if (words.size() < 3 || words[1] != "help") return false;
+  if (words[2] == "--man-pages") {
+    if (words.size() != 4) throw std::invalid_argument("help --man-pages takes one folder");
+    write_man_pages(program, words[3]);
     return true;
   }
-  for (const CLI::App* command : program.get_subcommands({})) {
-    if (words.size() != 4 || command->get_name() != words[2]) continue;
-    fmt::print("{}", command_markdown(*command));
-    return true;
+  const auto is_form = [](const std::string& word) { return word == "--markdown" || word == "--man"; };
+  const auto form = std::find_if(words.begin() + 2, words.end(), is_form);
+  if (form == words.end()) return false;
+  std::vector<std::string> names(words.begin() + 2, words.end());
+  std::erase(names, *form);
+  const bool is_man = *form == "--man";
+  if (names.empty()) {
+    fmt::print("{}", is_man ? program_man(program) : program_markdown(program));
+  } else {
+    const CLI::App& command =
+        command_of(program, fmt::format("{}", fmt::join(names, " ")), fmt::format("help {}", *form));
+    fmt::print("{}", is_man ? command_man(command) : command_markdown(command));
   }
-  throw std::invalid_argument(fmt::format("help --markdown takes one command or none, not '{}'",
-                                          fmt::join(words.begin() + 2, words.end() - 1, " ")));
+  return true;
 }
 
 // `bilevel help solve` is `bilevel solve --help`.
@@ -169,7 +180,7 @@ std::vector<std::string> words_of_line(int argc, char** argv) {
 int parse_and_run(int argc, char** argv) {
   int exit_code = success;
   const std::unique_ptr<CLI::App> app = make_program(exit_code);
-  if (print_markdown(*app, {argv, argv + argc})) return success;
+  if (print_reference(*app, {argv, argv + argc})) return success;
   std::vector<std::string> words = words_of_line(argc, argv);
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
@@ -210,8 +221,8 @@ std::unique_ptr<CLI::App> make_program(int& exit_code) {
   app.require_subcommand(1);
   app.footer(
       "bilevel COMMAND --help, or bilevel help COMMAND, shows a command's options; bilevel help --markdown "
-      "all "
-      "of all commands.");
+      "or "
+      "--man all of all commands.");
   add_search_command(app, exit_code);
   add_clean_command(app, exit_code);
   add_tune_command(app, exit_code);
@@ -235,6 +246,7 @@ std::unique_ptr<CLI::App> make_program(int& exit_code) {
   add_query_command(app, exit_code);
   add_draw_command(app, exit_code);
   add_list_command(app, exit_code);
+  add_completion_command(app, exit_code);
   return made;
 }
 

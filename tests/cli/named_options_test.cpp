@@ -24,15 +24,18 @@ namespace {
 
 using Names = std::set<std::string>;
 
-// Of cmake, Google Test and npm; one of earlier versions' run folders; and one of `bilevel help`, which is no
-// command of its own.
+// Of cmake, Google Test and npm; one of earlier versions' run folders; and those of `bilevel help`, which is
+// no command of its own.
 const Names of_other_programs{"--preset",
                               "--build",
                               "--install",
                               "--prefix",
+                              "--component",
                               "--gtest",
                               "--ignore-scripts",
                               "--auto-choice",
+                              "--man",
+                              "--man-pages",
                               "--markdown",
                               "--no-python",
                               "--nproc-per-node",  // torchrun's

@@ -84,32 +84,32 @@ TEST(OptionDocs, EveryFlagOfEveryCommandIsInItsHelp) {
   }
 }
 
+TEST(OptionDocs, EveryFlagOfEveryCommandIsInItsManualPage) {
+  for (const Command& command : commands()) {
+    const std::string top = command.name.substr(0, command.name.find(' '));
+    const std::string page = run_program("help " + top + " --man").out;
+    for (std::string flag : command.flags) {
+      for (size_t i = flag.find('-'); i != std::string::npos; i = flag.find('-', i + 2)) flag.insert(i, "\\");
+      EXPECT_THAT(page, HasSubstr("\\fB" + flag + "\\fR")) << command.name;
+    }
+  }
+}
+
 TEST(OptionDocs, ThePageOfEveryCommandLeadsToItsOptions) {
-  const std::map<std::string, std::string> pages = {{"adapt", "learn.md"},
-                                                    {"check", "estimators.md"},
-                                                    {"clean", "clean.md"},
-                                                    {"compare", "algorithms.md"},
-                                                    {"count", "train.md"},
-                                                    {"data", "images.md"},
-                                                    {"data get", "images.md"},
-                                                    {"data show", "images.md"},
-                                                    {"diagnose", "diagnose.md"},
-                                                    {"draw", "genotypes.md"},
-                                                    {"interact", "interact.md"},
-                                                    {"launch", "distributed.md"},
-                                                    {"learn", "learn.md"},
-                                                    {"predict", "predict.md"},
-                                                    {"list", "jobs.md"},
-                                                    {"export", "export.md"},
-                                                    {"query", "genotypes.md"},
-                                                    {"report", "reports.md"},
-                                                    {"reproduce", "reproduce.md"},
-                                                    {"runs", "runs.md"},
-                                                    {"search", "search.md"},
-                                                    {"show", "runs.md"},
-                                                    {"solve", "algorithms.md"},
-                                                    {"train", "train.md"},
-                                                    {"tune", "tune.md"}};
+  const std::map<std::string, std::string> pages = {
+      {"adapt", "learn.md"},        {"check", "estimators.md"},
+      {"clean", "clean.md"},        {"compare", "algorithms.md"},
+      {"completion", "runs.md"},    {"count", "train.md"},
+      {"data", "images.md"},        {"data get", "images.md"},
+      {"data show", "images.md"},   {"diagnose", "diagnose.md"},
+      {"draw", "genotypes.md"},     {"interact", "interact.md"},
+      {"launch", "distributed.md"}, {"learn", "learn.md"},
+      {"predict", "predict.md"},    {"list", "jobs.md"},
+      {"export", "export.md"},      {"query", "genotypes.md"},
+      {"report", "reports.md"},     {"reproduce", "reproduce.md"},
+      {"runs", "runs.md"},          {"search", "search.md"},
+      {"show", "runs.md"},          {"solve", "algorithms.md"},
+      {"train", "train.md"},        {"tune", "tune.md"}};
   for (const Command& command : commands()) {
     ASSERT_TRUE(pages.contains(command.name)) << command.name << " has no page: give it one above";
     std::string anchor = "options.md#bilevel-" + command.name;
@@ -126,6 +126,8 @@ TEST(OptionDocs, OneCommandCanBeAskedFor) {
   const Output none = run_program("help cuont --markdown");
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("help --markdown takes one command or none, not 'cuont'"));
+  EXPECT_THAT(run_program("help cuont --man").err,
+              HasSubstr("help --man takes one command or none, not 'cuont'"));
 }
 
 }  // namespace
