@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,7 +32,8 @@ py::dict counts_to_python(const OracleCounts& c) {
 
 py::object non_negative(double value) { return value < 0 ? py::object(py::none()) : py::float_(value); }
 
-py::dict to_python(const InnerAndHypergradient& found, const PointedProblem& point, std::string_view method) {
+py::dict to_python(const InnerAndHypergradient& found, double seconds, const PointedProblem& point,
+                   std::string_view method) {
   const Hypergradient& h = found.hypergradient;
   py::dict result;
   result["value"] = point.x_structure.shown(h.value);
@@ -56,6 +58,7 @@ py::dict to_python(const InnerAndHypergradient& found, const PointedProblem& poi
   if (!h.no_bound.empty()) result["no_bound"] = h.no_bound;
   result["bytes_kept"] = h.bytes_kept;
   result["seconds"] = h.seconds;
+  result["inner_seconds"] = seconds - h.seconds;
   return result;
 }
 
@@ -74,12 +77,15 @@ py::dict hypergradient(const py::object& problem, const py::object& x, const py:
     options.check_own(*estimator);
   }
   InnerAndHypergradient found;
+  double seconds = 0;
   {
     const py::gil_scoped_release unlocked;
+    const auto begin = std::chrono::steady_clock::now();
     Oracle oracle(*point.problem);
     found = hypergradient_at(oracle, point.x, point.w, options.inner, *estimator, options.error_bound);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
-  return to_python(found, point, estimator->name());
+  return to_python(found, seconds, point, estimator->name());
 }
 
 }  // namespace

@@ -21,8 +21,10 @@
 #include "bilevel/jobs/compare.h"
 #include "bilevel/jobs/count.h"
 #include "bilevel/jobs/diagnose.h"
+#include "bilevel/jobs/export.h"
 #include "bilevel/jobs/interact.h"
 #include "bilevel/jobs/learn.h"
+#include "bilevel/jobs/predict.h"
 #include "bilevel/jobs/query.h"
 #include "bilevel/jobs/search.h"
 #include "bilevel/jobs/solve.h"
@@ -175,6 +177,20 @@ void add_more(const InteractJobResult& r, const Shapes&, py::dict& out) {
 }
 void add_more(const AdaptJobResult& r, const Shapes&, py::dict& out) {
   out["probabilities"] = or_none(r.probabilities);
+}
+void add_more(const PredictJobResult& r, const Shapes&, py::dict& out) {
+  if (r.predicts_numbers()) {
+    out["values"] = r.probabilities.squeeze(1);
+    return;
+  }
+  out["probabilities"] = r.probabilities;
+  out["best"] = r.best;  // positions in `classes`
+  py::list names;
+  for (const int64_t k : r.best) names.append(r.classes.at(static_cast<size_t>(k)));
+  out["labels"] = names;
+}
+void add_more(const ExportJobResult& r, const Shapes&, py::dict& out) {
+  out["description"] = to_python(r.description);
 }
 void add_more(const DiagnoseJobResult& r, const Shapes&, py::dict& out) {
   py::list calls;
@@ -396,6 +412,8 @@ void add_tables(py::module_& m) {
     all["adapt"] = table<AdaptJobOptions>();
     all["search"] = table<SearchJobOptions>();
     all["train"] = table<TrainJobOptions>();
+    all["predict"] = table<PredictJobOptions>();
+    all["export"] = table<ExportJobOptions>();
     all["count"] = table<CountJobOptions>();
     all["query"] = table<QueryJobOptions>();
     return all;
@@ -448,6 +466,8 @@ void add_jobs(py::module_& m) {
   add("train", plain_job<TrainJobOptions>("train", run_train));
   add("learn", plain_job<LearnJobOptions>("learn", run_learn));
   add("adapt", plain_job<AdaptJobOptions>("adapt", run_adapt));
+  add("predict", plain_job<PredictJobOptions>("predict", run_predict));
+  add("export", plain_job<ExportJobOptions>("export", run_export));
   add("count", plain_job<CountJobOptions>("count", run_count));
   add("query", plain_job<QueryJobOptions>("query", run_query));
   m.attr("jobs") = jobs;

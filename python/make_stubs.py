@@ -41,6 +41,7 @@ ARRAYS = {
     "clean": ("train", "train_labels", "valid", "valid_labels", "test", "test_labels"),
     "search": ("data", "labels", "test_images", "test_labels"),
 }
+ARRAYS["predict"] = ("data",)
 ARRAYS["tune"] = ARRAYS["clean"]
 ARRAYS["interact"] = (*ARRAYS["clean"], "train_tasks", "valid_tasks", "test_tasks")
 
@@ -54,7 +55,7 @@ def type_of(job: str, row: dict) -> str:
     word = row["type"]
     if row["choices"]:
         word = f"Literal[{', '.join(repr(c) for c in row['choices'])}]"
-    elif word == "str" and row["kind"] == "place":
+    elif word == "str" and (row["kind"] == "place" or name in ("run", "output")):
         word = "Path"
     elif word == "str":
         word = "Union[str, float]" if "number" in row["help"] or "rate" in name else "str"

@@ -3,24 +3,23 @@
     pip install --no-build-isolation .
 
 It needs what the tree needs (scripts/install-dependencies) and no network, and nothing of Python's but its standard
-library. BILEVEL_CMAKE_ARGS adds arguments of CMake's; BILEVEL_BUILD_DIR names a build folder that is kept and used again.
+library. BILEVEL_CMAKE_ARGS adds arguments of CMake's; BILEVEL_BUILD_DIR names the build folder, build/wheel by default;
+BILEVEL_BUILT_PACKAGE names a package that is built already.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import zipfile
-from collections.abc import Iterator
 from typing import Any, Optional
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -57,22 +56,24 @@ def wheel_facts() -> str:
     return f"Wheel-Version: 1.0\nGenerator: bilevel\nRoot-Is-Purelib: false\nTag: {tag()}\n"
 
 
-@contextlib.contextmanager
-def build_folder() -> Iterator[pathlib.Path]:
-    kept = os.environ.get("BILEVEL_BUILD_DIR")
-    if kept:
-        folder = pathlib.Path(kept).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="bilevel-wheel-") as folder_name:
-        yield pathlib.Path(folder_name)
+def build_folder() -> pathlib.Path:
+    """Kept: a second build compiles what has changed, and a compiler cache knows the files of other builds of the tree."""
+    folder = pathlib.Path(os.environ.get("BILEVEL_BUILD_DIR") or ROOT / "build" / "wheel").resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
-def built(folder: pathlib.Path) -> pathlib.Path:
+def built() -> pathlib.Path:
     """The package, with its module and its stubs."""
+    if ready := os.environ.get("BILEVEL_BUILT_PACKAGE"):
+        package = pathlib.Path(ready)
+        if not any(package.glob("_core.*.so")):
+            raise RuntimeError(f"BILEVEL_BUILT_PACKAGE={ready}: there is no module in it")
+        return package
+    folder = build_folder()
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     configure = [
-        "cmake", "-S", str(ROOT), "-B", str(folder), "-DCMAKE_BUILD_TYPE=Release", "-DBILEVEL_PYTHON=ON",
+        "cmake", "-S", str(ROOT), "-B", str(folder), *generator, "-DCMAKE_BUILD_TYPE=Release", "-DBILEVEL_PYTHON=ON",
         f"-DBILEVEL_PYTHON_EXECUTABLE={sys.executable}", "-DBILEVEL_CLI=OFF", "-DBILEVEL_TESTS=OFF",
         "-DBILEVEL_BENCH=OFF", "-DBILEVEL_EXAMPLES=OFF", *shlex.split(os.environ.get("BILEVEL_CMAKE_ARGS", "")),
     ]
@@ -98,13 +99,12 @@ def record(name: str, data: bytes) -> str:
 def build_wheel(wheel_directory: str, config_settings: Optional[dict[str, Any]] = None, metadata_directory: Optional[str] = None) -> str:
     name = f"bilevel-{version()}-{tag()}.whl"
     info = f"bilevel-{version()}.dist-info"
-    with build_folder() as folder:
-        package = built(folder)
-        files = {
-            f"bilevel/{path.relative_to(package).as_posix()}": path.read_bytes()
-            for path in sorted(package.rglob("*"))
-            if path.is_file() and path.suffix in (".py", ".pyi", ".so", ".typed")
-        }
+    package = built()
+    files = {
+        f"bilevel/{path.relative_to(package).as_posix()}": path.read_bytes()
+        for path in sorted(package.rglob("*"))
+        if path.is_file() and path.suffix in (".py", ".pyi", ".so", ".typed")
+    }
     files[f"{info}/METADATA"] = metadata().encode()
     files[f"{info}/WHEEL"] = wheel_facts().encode()
     lines = [record(*one) for one in files.items()]

@@ -8,7 +8,8 @@
     h.value, h.status, h.counts
 
 `solve` runs whole algorithms; `check`, `diagnose` and `compare` look at estimators and algorithms on a problem;
-`clean`, `tune`, `interact`, `search`, `train`, `learn` and `adapt` are jobs on data. `estimators()`, `algorithms()` and
+`clean`, `tune`, `interact`, `search`, `train`, `learn` and `adapt` are jobs on data; `predict` and `export` use the model
+of a run that was kept. `estimators()`, `algorithms()` and
 `problems()` list what is known by name.
 """
 
@@ -38,9 +39,11 @@ from ._jobs import (  # noqa: E402
     compare,
     count,
     diagnose,
+    export,
     hypergradient,
     interact,
     learn,
+    predict,
     problem,
     query,
     search,
@@ -54,6 +57,6 @@ from ._result import BilevelWarning, Interrupted, Result, RunFailed  # noqa: E40
 __all__ = [
     "Algorithm", "Batch", "BilevelWarning", "Estimator", "Interrupted", "ModuleProblem", "NotFiniteError",
     "OptionError", "Problem", "Result", "RunError", "RunFailed", "__version__", "adapt", "algorithms", "check",
-    "clean", "compare", "count", "diagnose", "estimators", "hypergradient", "interact", "learn", "problem",
-    "problems", "query", "search", "solve", "train", "tune",
+    "clean", "compare", "count", "diagnose", "estimators", "export", "hypergradient", "interact", "learn", "predict",
+    "problem", "problems", "query", "search", "solve", "train", "tune",
 ]

@@ -7,7 +7,11 @@ does not use them.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import struct
+import tempfile
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -172,24 +176,25 @@ def tasks(keywords: dict[str, Any]) -> dict[str, Any] | None:
     return data
 
 
+def _pixels(name: str, values: Any) -> torch.Tensor:
+    import numpy
+
+    tensor = values.detach().cpu() if isinstance(values, torch.Tensor) else torch.from_numpy(numpy.ascontiguousarray(values))
+    if tensor.dtype != torch.uint8:
+        raise ValueError(f"{name} must be bytes (uint8, 0 to 255), not {tensor.dtype}")
+    if tensor.dim() == 3:
+        tensor = tensor.unsqueeze(1)
+    if tensor.dim() == 4 and tensor.shape[1] not in (1, 3) and tensor.shape[3] in (1, 3):
+        tensor = tensor.permute(0, 3, 1, 2)
+    if tensor.dim() != 4 or tensor.shape[1] not in (1, 3):
+        raise ValueError(f"{name} must be images x channels (1 or 3) x height x width, but has shape {tuple(tensor.shape)}")
+    return tensor.contiguous()
+
+
 def images(keywords: dict[str, Any]) -> dict[str, Any] | None:
     """Takes data, labels, test_images and test_labels out, where they are arrays: N x C x H x W or N x H x W, bytes."""
     if keywords.get("data") is None or is_path(keywords["data"]):
         return None
-
-    def pixels(name: str, values: Any) -> torch.Tensor:
-        import numpy
-
-        tensor = values.detach().cpu() if isinstance(values, torch.Tensor) else torch.from_numpy(numpy.ascontiguousarray(values))
-        if tensor.dtype != torch.uint8:
-            raise ValueError(f"{name} must be bytes (uint8, 0 to 255), not {tensor.dtype}")
-        if tensor.dim() == 3:
-            tensor = tensor.unsqueeze(1)
-        if tensor.dim() == 4 and tensor.shape[1] not in (1, 3) and tensor.shape[3] in (1, 3):
-            tensor = tensor.permute(0, 3, 1, 2)
-        if tensor.dim() != 4 or tensor.shape[1] not in (1, 3):
-            raise ValueError(f"{name} must be images x channels (1 or 3) x height x width, but has shape {tuple(tensor.shape)}")
-        return tensor.contiguous()
 
     train, labels = keywords.pop("data"), keywords.pop("labels", None)
     if labels is None:
@@ -197,11 +202,41 @@ def images(keywords: dict[str, Any]) -> dict[str, Any] | None:
     vector = _vector("labels", labels)
     classes = Classes(vector)
     data: dict[str, Any] = {
-        "train": (pixels("data", train), classes.positions("labels", vector)), "class_names": classes.names,
+        "train": (_pixels("data", train), classes.positions("labels", vector)), "class_names": classes.names,
     }
     test, test_labels = keywords.pop("test_images", None), keywords.pop("test_labels", None)
     if (test is None) != (test_labels is None):
         raise TypeError("test_images and test_labels belong together")
     if test is not None:
-        data["test"] = (pixels("test_images", test), classes.positions("test_labels", _vector("test_labels", test_labels)))
+        data["test"] = (_pixels("test_images", test), classes.positions("test_labels", _vector("test_labels", test_labels)))
     return data
+
+
+@contextlib.contextmanager
+def as_file(values: Any) -> Iterator[str]:
+    """New examples as a file that `predict` reads: a frame with its columns' names, rows of numbers, or images of bytes."""
+    import numpy
+
+    with tempfile.TemporaryDirectory(prefix="bilevel-") as folder:
+        if hasattr(values, "to_csv"):
+            values.to_csv(f"{folder}/data.csv", index=False)
+            yield f"{folder}/data.csv"
+            return
+        if _is_sparse(values):
+            values = values.toarray()
+        if isinstance(values, torch.Tensor):
+            values = values.detach().cpu().numpy()
+        array = numpy.asarray(values)
+        if array.ndim in (3, 4) and array.dtype == numpy.uint8:
+            pixels = _pixels("data", array)
+            with open(f"{folder}/data.idx", "wb") as file:  # IDX: bytes, the sizes, the pixels
+                file.write(struct.pack(">BBBB4I", 0, 0, 8, 4, *pixels.shape))
+                file.write(pixels.numpy().tobytes())
+            yield f"{folder}/data.idx"
+            return
+        if array.ndim != 2 or array.dtype == object:
+            raise ValueError(
+                f"data must be examples x features, a frame, or images of bytes (uint8), but has shape {array.shape} of {array.dtype}"
+            )
+        numpy.save(f"{folder}/data.npy", numpy.ascontiguousarray(array))
+        yield f"{folder}/data.npy"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -88,7 +89,7 @@ def _run(job: str, keywords: dict[str, Any], x: Any = None, w: Any = None) -> Re
     }
     if job in ON_PROBLEMS:
         _take_problem(job, call, keywords, x, w)
-    classes = None
+    classes, in_memory = None, False
     if job in ("clean", "tune"):
         call["data"] = _data.examples(keywords)
     elif job == "interact":
@@ -98,10 +99,15 @@ def _run(job: str, keywords: dict[str, Any], x: Any = None, w: Any = None) -> Re
     if call["data"] is not None:
         classes = call["data"].pop("classes", None) if job != "interact" else None
     try:
-        with listener.on_interrupt():
+        with contextlib.ExitStack() as files, listener.on_interrupt():
+            if job == "predict" and keywords.get("data") is not None and not _data.is_path(keywords["data"]):
+                keywords["data"] = files.enter_context(_data.as_file(keywords["data"]))
+                in_memory = True
             values = _core.jobs[job](call)
     finally:
         listener.close()
+    if in_memory:
+        values.pop("data")  # a file that is gone
     if classes is not None:
         values["labels"] = classes
     result = Result(job, values)
@@ -183,6 +189,8 @@ SUMMARIES = {
     "train": "Trains a cell's network from scratch and tests it.",
     "learn": "Learns across few-shot tasks.",
     "adapt": "Uses what learn() learned on a few images of one's own.",
+    "predict": "Uses the model of a finished run, or of an exported file, on new data: an array, a frame or a path.",
+    "export": "Writes the model of a finished run for other programs: npz, torchscript or onnx.",
     "count": "Counts parameters and multiply-adds of cells.",
     "query": "What trained cells reached, from the tables of NAS-Bench-201 and NAS-Bench-101.",
 }
@@ -198,6 +206,8 @@ FIRST: dict[str, dict[str, Any]] = {
     "tune": {"train": None, "train_labels": None},
     "interact": {"train": None, "train_labels": None},
     "search": {"data": None, "labels": None},
+    "predict": {"run": None, "data": None},
+    "export": {"run": None, "format": None},
 }
 
 
@@ -229,5 +239,7 @@ search = _job("search")
 train = _job("train")
 learn = _job("learn")
 adapt = _job("adapt")
+predict = _job("predict")
+export = _job("export")
 count = _job("count")
 query = _job("query")

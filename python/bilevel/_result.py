@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import html
+import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -51,10 +53,38 @@ class Result(Mapping[str, Any]):
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(_text(value))}</td></tr>"
+            f"<td style='text-align:left'>{_html(value)}</td></tr>"
             for name, value in self._values.items()
         )
-        return f"<table><caption>{html.escape(self._title)}</caption>{rows}</table>"
+        return f"<table><caption>{html.escape(self._title)}</caption>{rows}</table>{self._pictures()}"
+
+    def _pictures(self) -> str:
+        """Those that the run left in its folder: a cell, an interaction."""
+        folder = self._values.get("folder")
+        found = sorted(pathlib.Path(folder).glob("*.svg")) if folder else []
+        return "".join(
+            f"<img alt='{html.escape(file.stem)}' src='data:image/svg+xml;base64,{base64.b64encode(file.read_bytes()).decode()}'>"
+            for file in found
+        )
+
+
+_MOST_ROWS = 30
+
+
+def _html(value: Any) -> str:
+    """Rows of the same kind as a table, everything else as a line."""
+    if not isinstance(value, list) or not value or not all(isinstance(row, dict) for row in value):
+        return html.escape(_text(value))
+    names = [name for name, one in value[0].items() if one is None or isinstance(one, (bool, int, float, str))]
+    if not names:
+        return html.escape(_text(value))
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(_text(row.get(name, '')))}</td>" for name in names) + "</tr>"
+        for row in value[-_MOST_ROWS:]
+    )
+    last = f"the last {_MOST_ROWS} of {len(value)}" if len(value) > _MOST_ROWS else f"{len(value)}"
+    return f"<details><summary>{last} rows</summary><table><tr>{head}</tr>{rows}</table></details>"
 
 
 def _text(value: Any) -> str:

@@ -156,6 +156,65 @@ class OtherJobs(unittest.TestCase):
         self.assertEqual(len(counted.genotypes), 2)
 
 
+class Models(unittest.TestCase):
+    def test_predict_gives_the_probabilities_of_the_kept_model(self) -> None:
+        X, y, _ = clouds()
+        names = numpy.array(["left", "right"])[y]
+        new = clouds(seed=1, n=30)[0]
+        with tempfile.TemporaryDirectory() as folder:
+            kept = bilevel.tune(X, names, out=f"{folder}/tuned")
+            expected = torch.from_numpy(numpy.hstack([new, numpy.ones((30, 1))]) @ kept.model_weights.numpy()).softmax(1)
+            for form, suffix in (("npz", "npz"), ("torchscript", "pt")):
+                written = bilevel.export(f"{folder}/tuned", form)
+                self.assertEqual(written.output, f"{folder}/tuned/model.{suffix}")
+                self.assertEqual(written.description["output"]["name"], "scores")
+            for run in ("tuned", "tuned/model.npz", "tuned/model.pt"):
+                result = bilevel.predict(f"{folder}/{run}", new)
+                torch.testing.assert_close(result.probabilities, expected, rtol=1e-12, atol=1e-12)
+                self.assertEqual(result.labels, [["left", "right"][k] for k in expected.argmax(1)])
+                self.assertNotIn("data", result)
+            frozen = torch.jit.load(f"{folder}/tuned/model.pt")
+            torch.testing.assert_close(frozen(torch.from_numpy(new)).softmax(1), expected, rtol=1e-12, atol=1e-12)
+            with self.assertRaisesRegex(ValueError, "data must be examples x features"):
+                bilevel.predict(f"{folder}/tuned", new[0])
+            with self.assertRaisesRegex(RuntimeError, "expected 3 features"):
+                bilevel.predict(f"{folder}/tuned", new[:, :2])
+
+    def test_predict_on_frames_by_the_names_of_their_columns(self) -> None:
+        import pandas
+
+        X, y, _ = clouds()
+        frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+        with tempfile.TemporaryDirectory() as folder:
+            frame.assign(label=y).to_csv(f"{folder}/train.csv", index=False)
+            bilevel.tune(f"{folder}/train.csv", label_column="label", out=f"{folder}/tuned")
+            straight = bilevel.predict(f"{folder}/tuned", frame)
+            self.assertTrue(torch.equal(straight.probabilities, bilevel.predict(f"{folder}/tuned", frame[["c", "a", "b"]]).probabilities))
+            self.assertGreater((numpy.array(straight.best) == y).mean(), 0.85)
+            with self.assertRaisesRegex(RuntimeError, "c"):
+                bilevel.predict(f"{folder}/tuned", frame[["a", "b"]])
+
+    def test_pictures_in_memory(self) -> None:
+        images = numpy.random.default_rng(0).integers(0, 255, (60, 8, 8)).astype(numpy.uint8)
+        labels = numpy.arange(60) % 2
+        images[labels == 1, :, :4] //= 4
+        with tempfile.TemporaryDirectory() as folder:
+            for k in (0, 1):
+                _write_idx(f"{folder}/images-{k}.idx", images), _write_idx(f"{folder}/labels-{k}.idx", labels.astype(numpy.uint8))
+            bilevel.train(data=f"{folder}/images-0.idx", labels=f"{folder}/labels-0.idx", test_images=f"{folder}/images-1.idx",
+                          test_labels=f"{folder}/labels-1.idx", arch="|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|skip_connect~2|",
+                          channels=4, cells=1, epochs=2, batch=20, out=f"{folder}/trained")
+            from_file = bilevel.predict(f"{folder}/trained", f"{folder}/images-0.idx", threads=1)
+            in_memory = bilevel.predict(f"{folder}/trained", images, threads=1)
+            self.assertEqual(in_memory.probabilities.shape, (60, 2))
+            self.assertTrue(torch.equal(from_file.probabilities, in_memory.probabilities))
+
+
+def _write_idx(path: str, array: numpy.ndarray) -> None:
+    with open(path, "wb") as file:
+        file.write(bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes())
+
+
 class Citizen(unittest.TestCase):
     def test_threads_stay_what_they_were(self) -> None:
         before = torch.get_num_threads()
@@ -185,6 +244,19 @@ class Citizen(unittest.TestCase):
         self.assertNotIn("\x1f", bilevel.clean.__doc__)
         for job in ("solve", "check", "compare", "diagnose", "tune", "search", "train", "learn", "interact"):
             self.assertGreater(len(inspect.signature(getattr(bilevel, job)).parameters), 10)
+
+    def test_notebooks_show_tables_and_pictures(self) -> None:
+        shown = bilevel.check("ridge", methods=["cg", "t1t2"])._repr_html_()
+        self.assertIn("<caption>check</caption>", shown)
+        self.assertIn("<td>t1t2</td>", shown)
+        self.assertEqual(shown.count("<table>"), shown.count("</table>"))
+        solved = bilevel.solve("ridge", iterations=50, records=50)
+        self.assertIn(f"<summary>the last 30 of {len(solved.history)} rows</summary>", solved._repr_html_())
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/cell.svg", "w", encoding="utf-8") as file:
+                file.write("<svg/>")
+            self.assertIn("data:image/svg+xml;base64,PHN2Zy8+", bilevel.Result("search", {"folder": folder})._repr_html_())
+        self.assertIn("&lt;b&gt;", bilevel.Result("x", {"name": "<b>"})._repr_html_())
 
     def test_warnings_are_python_warnings(self) -> None:
         with warnings.catch_warnings(record=True) as caught:
