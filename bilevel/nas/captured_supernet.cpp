@@ -112,37 +112,43 @@ class OnImages : public Problem {
   LabelledImages images_;
 };
 
+// The other spaces have tapes and kernels too, but these have only been compiled: no GPU has run them.
+std::optional<TapedSupernet> proven_tape(const SupernetProblem& base) {
+  if (base.supernet().space().kind != SpaceKind::nasbench201) return std::nullopt;
+  return TapedSupernet::make(base);
+}
+
 // The derivatives that are captured, of inputs w, x, images and labels: by the tape where the supernet has
 // one, else by automatic differentiation.
 class Derivatives {
  public:
-  explicit Derivatives(const SupernetProblem& base) : base_(base), taped_(TapedSupernet::make(base)) {}
+  explicit Derivatives(const SupernetProblem& base) : base_(base), taped_(proven_tape(base)) {}
 
   bool taped() const { return taped_.has_value(); }
   Tensor in_w(const std::vector<Tensor>& in) const {
-    if (taped_) return taped_->gradient(in[0], in[1], {in[2], in[3]});
+    if (taped_) return taped_->gradient(in[0], base_.softmax_point(in[1]).value, {in[2], in[3]});
     return on_images(in).inner_gradient(in[0], in[1], {});
   }
   // The second input is the mixture, not alpha.
   Tensor in_w_at_mixture(const std::vector<Tensor>& in) const {
-    if (taped_) return taped_->gradient_at(in[0], in[1], {in[2], in[3]});
+    if (taped_) return taped_->gradient(in[0], in[1], {in[2], in[3]});
     const FunctionProblem::Loss loss = [&](const Tensor& w, const Tensor& mixture, const Batch&) {
       return base_.loss(w, mixture, {in[2], in[3]});
     };
     return FunctionProblem(loss, loss, in[0], in[1]).inner_gradient(in[0], in[1], {});
   }
   Tensor in_x(const std::vector<Tensor>& in) const {
-    if (taped_) return taped_->gradient_in_alpha(in[0], in[1], {in[2], in[3]});
+    if (taped_) return taped_->gradient_in_alpha(in[0], base_.softmax_point(in[1]), {in[2], in[3]});
     return on_images(in).inner_gradient_in_outer(in[0], in[1], {});
   }
   OuterGradients in_both(const std::vector<Tensor>& in) const {
-    if (taped_) return taped_->gradients(in[0], in[1], {in[2], in[3]});
+    if (taped_) return taped_->gradients(in[0], base_.softmax_point(in[1]), {in[2], in[3]});
     return on_images(in).outer_gradients(in[0], in[1], {});
   }
   // `problem` must live as long as the result.
   std::unique_ptr<Linearization> linearize(const std::vector<Tensor>& in,
                                            std::optional<OnImages>& problem) const {
-    if (taped_) return taped_->linearize(in[0], in[1], {in[2], in[3]});
+    if (taped_) return taped_->linearize(in[0], base_.softmax_point(in[1]), {in[2], in[3]});
     problem.emplace(on_images(in));
     return problem->linearize(in[0], in[1], {});
   }

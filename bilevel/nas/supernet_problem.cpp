@@ -21,9 +21,9 @@ Tensor one_hot_rows(const Tensor& rows_by_choices, const Tensor& chosen) {
   return at::zeros_like(rows_by_choices).scatter_(1, chosen.unsqueeze(1), 1.0).flatten();
 }
 
-// softmax((log-probabilities + Gumbel noise) / temperature), hard forward, soft backward; shares are no
-// choice.
-Tensor gumbel_mixture(const SearchSpace& space, const Tensor& alpha, double temperature, uint64_t seed) {
+// softmax((log-probabilities + Gumbel noise) / temperature) of every row, flat; shares are no choice and have
+// neither.
+Tensor gumbel_softmax(const SearchSpace& space, const Tensor& alpha, double temperature, uint64_t seed) {
   Random random(named_seed(seed, "gumbel"));
   const Tensor uniform = random.uniform({alpha.numel()}, alpha.options().device(at::kCPU).dtype(at::kDouble));
   // 1 - u is in (0, 1], so that both logarithms exist but for u = 0, which is pushed off the edge.
@@ -36,7 +36,21 @@ Tensor gumbel_mixture(const SearchSpace& space, const Tensor& alpha, double temp
       continue;
     }
     const Tensor logits = at::log_softmax(space.block(alpha, block.name), 1);
-    const Tensor soft = at::softmax((logits + space.block(noisy, block.name)) / temperature, 1);
+    parts.push_back(at::softmax((logits + space.block(noisy, block.name)) / temperature, 1).flatten());
+  }
+  return at::cat(parts);
+}
+
+// Hard forward, soft backward.
+Tensor gumbel_mixture(const SearchSpace& space, const Tensor& alpha, double temperature, uint64_t seed) {
+  const Tensor all = gumbel_softmax(space, alpha, temperature, seed);
+  std::vector<Tensor> parts;
+  for (const AlphaBlock& block : space.alpha) {
+    const Tensor soft = space.block(all, block.name);
+    if (block.shares) {
+      parts.push_back(soft.flatten());
+      continue;
+    }
     const Tensor hard = one_hot_rows(soft.detach(), soft.detach().argmax(1)).view_as(soft);
     parts.push_back((hard - soft.detach() + soft).flatten());
   }
@@ -49,6 +63,17 @@ Tensor uniform_mixture(const SearchSpace& space, const Tensor& alpha, uint64_t s
 }
 
 }  // namespace
+
+Tensor MixturePoint::derivative(const SearchSpace& space, const Tensor& u) const {
+  if (!soft.defined()) return at::zeros_like(u);
+  std::vector<Tensor> parts;
+  for (const AlphaBlock& block : space.alpha) {
+    const Tensor m = space.block(soft, block.name), v = space.block(u, block.name);
+    parts.push_back((m * (v - (m * v).sum(1, /*keepdim=*/true))).flatten());
+  }
+  const Tensor product = parts.size() == 1 ? parts[0] : at::cat(parts);
+  return slope.defined() ? product * slope : product;
+}
 
 SupernetProblem::SupernetProblem(Supernet supernet, ImageSource train, ImageSource valid,
                                  const at::TensorOptions& tensors)
@@ -103,6 +128,27 @@ Tensor SupernetProblem::mixture(const Tensor& x, uint64_t seed) const {
       return given_;
   }
   throw std::logic_error("SupernetProblem: an unknown way of sampling");
+}
+
+MixturePoint SupernetProblem::softmax_point(const Tensor& x) const {
+  const Tensor soft = mixture_weights(supernet_.space(), x.detach());
+  return {.value = shifted(soft), .soft = soft, .slope = {}};
+}
+
+MixturePoint SupernetProblem::mixture_point(const Tensor& x, uint64_t seed) const {
+  const SearchSpace& space = supernet_.space();
+  const Tensor alpha = x.detach();
+  if (sampling_ == Sampling::softmax) return softmax_point(alpha);
+  MixturePoint point{.value = mixture(alpha, seed), .soft = {}, .slope = {}};
+  if (sampling_ != Sampling::gumbel) return point;
+  point.soft = gumbel_softmax(space, alpha, temperature_, seed);
+  std::vector<Tensor> slopes;
+  for (const AlphaBlock& block : space.alpha) {
+    slopes.push_back(
+        at::full({block.rows * block.choices}, block.shares ? 1 : 1 / temperature_, alpha.options()));
+  }
+  point.slope = at::cat(slopes);
+  return point;
 }
 
 Tensor SupernetProblem::loss(const Tensor& w, const Tensor& mixture, const LabelledImages& batch) const {

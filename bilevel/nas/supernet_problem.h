@@ -29,6 +29,14 @@ struct ImageSource {
   std::function<LabelledImages(const Batch& batch)> plain;
 };
 
+// The weights of the choices at an alpha, and their derivative there: block by block a multiple of
+// diag(soft) - soft soft', which is symmetric.
+struct MixturePoint {
+  Tensor value;
+  Tensor soft, slope;  // flat as alpha; undefined where alpha has no part in the value
+  Tensor derivative(const SearchSpace& space, const Tensor& u) const;  // times u
+};
+
 // How alpha becomes the weights of the choices.
 enum class Sampling {
   softmax,  // all operations at once: DARTS and its kin
@@ -58,6 +66,8 @@ class SupernetProblem : public SupernetEngine {
 
   // The loss by its parts, for whoever holds prepared images (a captured GPU graph).
   Tensor mixture(const Tensor& x, uint64_t seed) const;
+  MixturePoint mixture_point(const Tensor& x, uint64_t seed) const;
+  MixturePoint softmax_point(const Tensor& x) const;  // whatever sampling() says
   Tensor loss(const Tensor& w, const Tensor& mixture,
               const LabelledImages& batch) const;  // mean cross entropy
   const ImageSource& train() const { return train_; }

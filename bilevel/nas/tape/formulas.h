@@ -1,12 +1,14 @@
 #pragma once
-// The arithmetic of one channel and of one number, for fused_cpu.cpp and fused_cuda.cu alike.
+// The arithmetic of one channel and of one number, for the kernels of the GPU and for the loops of the CPU
+// alike, where a number is a vector of numbers (fused_loops.h).
 
 #include "bilevel/nas/tape/fused.h"
 
 #ifdef __CUDACC__
 #define BILEVEL_BOTH __host__ __device__ inline
 #else
-#define BILEVEL_BOTH inline
+// Always, so that no copy is left that was compiled for a newer processor than the one it may run on.
+#define BILEVEL_BOTH inline __attribute__((always_inline))
 #endif
 
 namespace bilevel::nas::fused {

@@ -1,7 +1,7 @@
 #pragma once
 // The passes of a supernet that are bound by memory, each fused into one sweep: forward, backward, and the
 // tangents of both. Plain pointers to images x height x width x channels (channels last), so that the CUDA
-// kernels compile without LibTorch. fused_cpu.cpp is the twin of fused_cuda.cu: same formulas (formulas.h),
+// kernels compile without LibTorch. fused_cpu.cpp is the twin of the *_cuda.cu: same formulas (formulas.h),
 // same results to rounding, and both give the same bits every time.
 //
 // A node of the network is a weighted sum
@@ -72,10 +72,10 @@ struct Node {
 };
 
 // What makes up a feature's adjoint: sum gain * (adjoint of a node that it is a plain term of) + sum direct
-// + [feature > 0] sum rectified.
+// + [feature > 0] sum rectified. The first `rectified_weights` nodes have max(feature, 0) as their term.
 template <typename T>
 struct Sources {
-  int weighted, directs, rectifieds;
+  int weighted, directs, rectifieds, rectified_weights;
   struct Weighted {
     const T* adjoint;
     const T* gain;  // nullptr = 1
@@ -86,6 +86,13 @@ struct Sources {
   const T* direct[most_sources];
   const T* rectified[most_sources];
   const T* feature;  // where there are rectified ones
+#ifdef __CUDACC__
+  __host__ __device__
+#endif
+      bool
+      rectifies() const {
+    return rectifieds + rectified_weights > 0;
+  }
 };
 
 // Statistics of tensors of the same shape.
@@ -142,23 +149,63 @@ struct Pooling {  // 3 x 3 average, stride 1, padding not counted; or its transp
   bool transposed;
 };
 
+// A convolution of each channel on its own: channel c of `outputs` reads channel c % channels of the image,
+// so that several edges which leave the image share it. Sums over pairs of an image and weights (or an
+// adjoint): a tangent is the sum of two.
+template <typename T>
+struct Depthwise {
+  Shape image;
+  int outputs, height, width;  // of the result; outputs is a multiple of the image's channels
+  int kernel, stride, padding, dilation;
+  int pairs;  // 1 or 2
+  const T* x[2];
+  const T* weights[2];  // outputs x kernel x kernel
+  const T* adjoint[2];  // of the result
+  T* out;               // the result; the adjoint in the image; the gradient in the weights
+  double* partial;      // of the last: most_images x outputs x kernel x kernel
+};
+constexpr int most_images = 32;  // chunks of images that share a sum
+
+template <typename T>
+struct MaxPooling {
+  Shape image;
+  int height, width;  // of the result
+  int kernel, stride, padding;
+  const T* x;
+  T* y;
+  int* index;  // of the result's size: which pixel of the image was largest, the first of equals
+};
+
 struct Cpu {};
 struct Cuda {
   void* stream;  // cudaStream_t
 };
 
 // For T = float and double, on either. The tangent forms read and write what is marked so above.
-#define BILEVEL_FUSED(Place)                                          \
-  template <typename T>                                               \
-  void statistics(const Statistics<T>& work, bool tangent, Place at); \
-  template <typename T>                                               \
-  void mix(const Mixing<T>& work, bool tangent, Place at);            \
-  template <typename T>                                               \
-  void gather(const Gathering<T>& work, bool tangent, Place at);      \
-  template <typename T>                                               \
-  void spread(const Spreading<T>& work, bool tangent, Place at);      \
-  template <typename T>                                               \
-  void pool(const Pooling<T>& work, Place at);
+#define BILEVEL_FUSED(Place)                                                          \
+  template <typename T>                                                               \
+  void statistics(const Statistics<T>& work, bool tangent, Place at);                 \
+  template <typename T>                                                               \
+  void mix(const Mixing<T>& work, bool tangent, Place at);                            \
+  template <typename T>                                                               \
+  void gather(const Gathering<T>& work, bool tangent, Place at);                      \
+  template <typename T>                                                               \
+  void spread(const Spreading<T>& work, bool tangent, Place at);                      \
+  template <typename T>                                                               \
+  void pool(const Pooling<T>& work, Place at);                                        \
+  template <typename T>                                                               \
+  void depthwise(const Depthwise<T>& work, Place at);                                 \
+  template <typename T>                                                               \
+  void depthwise_in_image(const Depthwise<T>& work, Place at);                        \
+  template <typename T>                                                               \
+  void depthwise_in_weights(const Depthwise<T>& work, Place at);                      \
+  template <typename T>                                                               \
+  void max_pool(const MaxPooling<T>& work, Place at);                                 \
+  /* y of the result's size = x of the image's at the index; the transpose of that */ \
+  template <typename T>                                                               \
+  void at_largest(const MaxPooling<T>& work, Place at);                               \
+  template <typename T>                                                               \
+  void to_largest(const MaxPooling<T>& work, Place at);
 BILEVEL_FUSED(Cpu)
 BILEVEL_FUSED(Cuda)
 #undef BILEVEL_FUSED

@@ -28,6 +28,9 @@ class TapePoint {
   virtual Tensor gradient_in_weights() = 0;
   // The derivative of the gradients along (w_dot, mixture_dot), either undefined = 0.
   virtual TapeGradients products(const Tensor& w_dot, const Tensor& mixture_dot, const Wanted& wanted) = 0;
+  // J' L'' J w_dot, with the logits' derivative J in the weights and the loss's second derivative L'' in the
+  // logits.
+  virtual Tensor gauss_newton(const Tensor& w_dot) = 0;
 };
 
 // Float and double on the CPU, and on a GPU where the kernels were built.

@@ -1,6 +1,7 @@
 // NAS-Bench-201's search network as a tape: supernet_nasbench201.cpp and skeleton201.cpp, in their order.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bilevel/nas/tape/tape.h"
@@ -24,7 +25,7 @@ size_t record_cell(TapeWriter& tape, const SearchSpace& space, size_t input) {
       if (small || operation == "nor_conv_3x3") {
         // The convolutions of all edges that leave the node are one.
         const auto edges = static_cast<int64_t>(last - from);
-        const size_t z = tape.convolve(node, true, edges * channels, small ? 1 : 3);
+        const size_t z = tape.convolve(node, true, edges * channels, {.size = small ? 1 : 3});
         for (size_t to = from + 1; to <= last; ++to) {
           terms[to].norms.push_back({.slot = z,
                                      .channel = static_cast<int64_t>(to - from - 1) * channels,
@@ -43,9 +44,9 @@ size_t record_cell(TapeWriter& tape, const SearchSpace& space, size_t input) {
 }
 
 size_t record_residual(TapeWriter& tape, size_t x, int64_t outputs) {
-  const size_t a = tape.mix(outputs, {.norms = {tape.learned_norm(tape.convolve(x, true, outputs, 3, 2))}});
-  Tape::Mix sum{.norms = {tape.learned_norm(tape.convolve(a, true, outputs, 3))}};
-  sum.plains = {{.slot = tape.convolve(tape.pairs(x), false, outputs, 1)}};
+  const size_t a = tape.learned(tape.convolve(x, true, outputs, {.size = 3, .stride = 2}));
+  Tape::Mix sum{.norms = {tape.learned_norm(tape.convolve(a, true, outputs, {.size = 3}))}};
+  sum.plains = {{.slot = tape.convolve(tape.pairs(x), false, outputs, {.size = 1})}};
   return tape.mix(outputs, std::move(sum));
 }
 
@@ -54,15 +55,12 @@ size_t record_residual(TapeWriter& tape, size_t x, int64_t outputs) {
 Tape record_nasbench201(const Supernet& supernet) {
   const SupernetOptions& options = supernet.options();
   TapeWriter tape(supernet, options.input_channels, options.height, options.width);
-  size_t x = tape.mix(options.channels,
-                      {.norms = {tape.learned_norm(tape.convolve(0, false, options.channels, 3))}});
+  size_t x = tape.learned(tape.convolve(0, false, options.channels, {.size = 3}));
   for (int64_t stage = 0; stage < 3; ++stage) {
     if (stage > 0) x = record_residual(tape, x, options.channels << stage);
     for (int64_t c = 0; c < options.cells; ++c) x = record_cell(tape, supernet.space(), x);
   }
-  const int64_t channels = tape.slot(x).channels;
-  const size_t head = tape.mix(channels, {.norms = {tape.learned_norm(x)}});
-  return tape.finish(head, options.classes);
+  return tape.finish(tape.learned(x), true, options.classes);
 }
 
 }  // namespace bilevel::nas

@@ -4,29 +4,18 @@
 #include <ATen/core/grad_mode.h>
 
 #include <utility>
-#include <vector>
 
 namespace bilevel::nas {
 namespace {
 
-// The softmax's Jacobian at its value, times u: symmetric, so forwards and backwards alike.
-Tensor softmax_jacobian(const SearchSpace& space, const Tensor& mixture, const Tensor& u) {
-  std::vector<Tensor> parts;
-  for (const AlphaBlock& block : space.alpha) {
-    const Tensor m = space.block(mixture, block.name), v = space.block(u, block.name);
-    parts.push_back((m * (v - (m * v).sum(1, /*keepdim=*/true))).flatten());
-  }
-  return parts.size() == 1 ? parts[0] : at::cat(parts);
-}
-
 class TapedLinearization : public Linearization {
  public:
-  TapedLinearization(std::shared_ptr<const TapeOnDevice> tape, const SupernetProblem& base, const Tensor& w,
-                     const Tensor& alpha, const LabelledImages& images)
+  TapedLinearization(std::shared_ptr<const TapeOnDevice> tape, const SearchSpace& space, const Tensor& w,
+                     MixturePoint mixture, const LabelledImages& images)
       : tape_(std::move(tape)),
-        space_(base.supernet().space()),
-        softmax_(mixture_weights(space_, alpha.detach())),
-        point_(run_tape(*tape_, w, base.shifted(softmax_), images)) {
+        space_(space),
+        mixture_(std::move(mixture)),
+        point_(run_tape(*tape_, w, mixture_.value, images)) {
     point_->gradients({.w = false, .mixture = false});
   }
 
@@ -45,16 +34,17 @@ class TapedLinearization : public Linearization {
     const TapeGradients both = point_->products(v, {}, {});
     return {both.w, in_alpha(both.mixture)};
   }
+  Tensor gauss_newton(const Tensor& v) override { return point_->gauss_newton(v); }
 
  private:
   Tensor in_alpha(const Tensor& u) const {
     const at::AutoGradMode no_graph(false);
-    return softmax_jacobian(space_, softmax_, u);
+    return mixture_.derivative(space_, u);
   }
 
   std::shared_ptr<const TapeOnDevice> tape_;
   const SearchSpace& space_;
-  Tensor softmax_;
+  MixturePoint mixture_;
   std::unique_ptr<TapePoint> point_;
 };
 
@@ -68,40 +58,31 @@ std::optional<TapedSupernet> TapedSupernet::make(const SupernetProblem& base) {
   return TapedSupernet(base, std::make_shared<const TapeOnDevice>(std::move(*tape), tensors));
 }
 
-Tensor TapedSupernet::gradient(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const {
-  return gradient_at(w, base_->shifted(mixture_weights(base_->supernet().space(), alpha.detach())), images);
-}
-
-Tensor TapedSupernet::gradient_at(const Tensor& w, const Tensor& mixture,
-                                  const LabelledImages& images) const {
+Tensor TapedSupernet::gradient(const Tensor& w, const Tensor& mixture, const LabelledImages& images) const {
   return run_tape(*tape_, w, mixture.detach(), images)->gradients({.w = true, .mixture = false}).w;
 }
 
-Tensor TapedSupernet::gradient_in_alpha(const Tensor& w, const Tensor& alpha,
+Tensor TapedSupernet::gradient_in_alpha(const Tensor& w, const MixturePoint& mixture,
                                         const LabelledImages& images) const {
-  const SearchSpace& space = base_->supernet().space();
-  const Tensor softmax = mixture_weights(space, alpha.detach());
   const TapeGradients g =
-      run_tape(*tape_, w, base_->shifted(softmax), images)->gradients({.w = false, .mixture = true});
-  return softmax_jacobian(space, softmax, g.mixture);
+      run_tape(*tape_, w, mixture.value, images)->gradients({.w = false, .mixture = true});
+  return mixture.derivative(base_->supernet().space(), g.mixture);
 }
 
-OuterGradients TapedSupernet::gradients(const Tensor& w, const Tensor& alpha,
+OuterGradients TapedSupernet::gradients(const Tensor& w, const MixturePoint& mixture,
                                         const LabelledImages& images) const {
-  const SearchSpace& space = base_->supernet().space();
-  const Tensor softmax = mixture_weights(space, alpha.detach());
-  const std::unique_ptr<TapePoint> point = run_tape(*tape_, w, base_->shifted(softmax), images);
+  const std::unique_ptr<TapePoint> point = run_tape(*tape_, w, mixture.value, images);
   const TapeGradients g = point->gradients({});
   OuterGradients result;
   result.loss = point->loss();
   result.w = g.w;
-  result.x = softmax_jacobian(space, softmax, g.mixture);
+  result.x = mixture.derivative(base_->supernet().space(), g.mixture);
   return result;
 }
 
-std::unique_ptr<Linearization> TapedSupernet::linearize(const Tensor& w, const Tensor& alpha,
+std::unique_ptr<Linearization> TapedSupernet::linearize(const Tensor& w, const MixturePoint& mixture,
                                                         const LabelledImages& images) const {
-  return std::make_unique<TapedLinearization>(tape_, *base_, w, alpha, images);
+  return std::make_unique<TapedLinearization>(tape_, base_->supernet().space(), w, mixture, images);
 }
 
 }  // namespace bilevel::nas

@@ -1,6 +1,6 @@
 #pragma once
 // A supernet's derivatives in alpha and w from a tape, on images that are given: what
-// captured_supernet.cpp captures.
+// captured_supernet.cpp captures, and what tape_supernet() computes on the CPU.
 
 #include <memory>
 #include <optional>
@@ -18,14 +18,12 @@ class TapedSupernet {
   // result.
   static std::optional<TapedSupernet> make(const SupernetProblem& base);
 
-  // The loss is the cross entropy on `images` with the softmax of alpha, and base's shift, as the mixture,
-  // whatever base.sampling() says.
-  Tensor gradient(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const;       // in w
-  Tensor gradient_at(const Tensor& w, const Tensor& mixture, const LabelledImages& images) const;  // in w
-  Tensor gradient_in_alpha(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const;
-  OuterGradients gradients(const Tensor& w, const Tensor& alpha, const LabelledImages& images) const;
-  // Without Gauss-Newton products.
-  std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& alpha,
+  // The loss is the cross entropy on `images` with the mixture of the point; derivatives in alpha are by the
+  // point's.
+  Tensor gradient(const Tensor& w, const Tensor& mixture, const LabelledImages& images) const;  // in w
+  Tensor gradient_in_alpha(const Tensor& w, const MixturePoint& mixture, const LabelledImages& images) const;
+  OuterGradients gradients(const Tensor& w, const MixturePoint& mixture, const LabelledImages& images) const;
+  std::unique_ptr<Linearization> linearize(const Tensor& w, const MixturePoint& mixture,
                                            const LabelledImages& images) const;
 
  private:
@@ -35,5 +33,9 @@ class TapedSupernet {
   const SupernetProblem* base_;
   std::shared_ptr<const TapeOnDevice> tape_;
 };
+
+// The supernet's derivatives by its tape, batch by batch, without graphs; null where it has none or its
+// tensors are not the CPU's. `base` must outlive the result.
+std::unique_ptr<SupernetEngine> tape_supernet(const SupernetProblem& base);  // taped_engine.cpp
 
 }  // namespace bilevel::nas
