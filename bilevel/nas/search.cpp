@@ -24,6 +24,7 @@
 #include "bilevel/nas/collapse.h"
 #include "bilevel/nas/perturbation.h"
 #include "bilevel/nas/random_search.h"
+#include "bilevel/nas/tape/taped_supernet.h"
 #include "bilevel/run/not_finite.h"
 
 namespace bilevel::nas {
@@ -121,9 +122,11 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
       std::max<int64_t>(1, options_.epochs * steps_per_epoch_ * options_.inner.steps);
   options_.inner.schedule.final_fraction = options_.final_rate / options_.inner.rate;
   if (problem.initial_outer(0).is_cuda() && can_capture()) {
-    captured_ = capture_supernet(supernet_, options_.batch);
+    engine_ = capture_supernet(supernet_, options_.batch);
+  } else if (options_.tape) {
+    engine_ = tape_supernet(supernet_);
   }
-  const SupernetEngine& engine = captured_ ? *captured_ : supernet_;
+  const SupernetEngine& engine = engine_ ? *engine_ : supernet_;
   guard_ = make_guard(options_.guard, supernet_, engine);
   const Problem& guarded = guard_ ? static_cast<const Problem&>(*guard_) : engine;
   problem_ = std::make_unique<WithWeightDecay>(guarded, options_.weight_decay);

@@ -116,9 +116,9 @@ class Search {
   Genotype best_of_samples(const SearchState& state, const SearchHooks& hooks) const;
 
   SupernetProblem& supernet_;
-  std::unique_ptr<SupernetEngine> captured_;  // on a GPU: the supernet's derivatives as graphs
-  std::unique_ptr<Guard> guard_;              // around that; null = none
-  std::unique_ptr<Problem> problem_;          // with weight decay
+  std::unique_ptr<SupernetEngine> engine_;  // the supernet's derivatives: graphs on a GPU, its tape on a CPU
+  std::unique_ptr<Guard> guard_;            // around that; null = none
+  std::unique_ptr<Problem> problem_;        // with weight decay
   SearchOptions options_;
   const Benchmark* benchmark_;
   int64_t steps_per_epoch_ = 0;

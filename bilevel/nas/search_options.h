@@ -60,6 +60,9 @@ struct SearchOptions {
   int64_t tune_epochs = 1;        // of the weights between two choices of `perturbation`
 
   uint64_t seed = 0;
+  // Derivatives by the supernet's written-out passes (tape/) where it has them; false: by automatic
+  // differentiation, as where ranks share a batch, whose norms take their sums over all ranks.
+  bool tape = true;
   void validate() const;
 };
 
