@@ -5,9 +5,9 @@
 // Both levels have one batch of synthetic images and no augmentation, so that the peer can compute the same.
 //
 // Options: --channels --cells (a stage) --batch --steps T --terms K --repeat --threads --allocator --device
-// --double, --plain (copies one by one), --deterministic (cuDNN's algorithms by rule, not by trial), --only
-// step|parts|memory|operations|kernels, --write DIR (weights, alpha, images and labels for the peer; nothing
-// is measured).
+// --double, --plain (copies one by one), --autograd (no tape), --space --deterministic (cuDNN's algorithms by
+// rule, not by trial), --only step|parts|memory|operations|kernels, --write DIR (weights, alpha, images and
+// labels for the peer; nothing is measured).
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "bench/kernel_times.h"
-#include "bench/operation_times.h"
 #include "bench/support.h"
 #include "bilevel/algorithms/double_loop.h"
 #include "bilevel/core/central_difference.h"
@@ -33,6 +32,8 @@
 #include "bilevel/nas/captured_supernet.h"
 #include "bilevel/nas/supernet_problem.h"
 #include "bilevel/nas/synthetic_images.h"
+#include "bilevel/nas/tape/taped_supernet.h"
+#include "bilevel/run/operation_times.h"
 #include "bilevel/run/restart.h"
 
 namespace {
@@ -46,6 +47,7 @@ struct Job {
   int64_t channels, cells, batch, steps, terms, repeat;
   at::TensorOptions tensors;
   bool plain;
+  std::string space;
 };
 
 // The process's own seconds where it has one thread of the CPU, so that other processes are not measured.
@@ -82,7 +84,7 @@ bilevel::nas::SupernetProblem make_problem(const Job& job) {
   options.channels = job.channels;
   options.cells = job.cells;
   options.merged = !job.plain;
-  return {bilevel::nas::Supernet(bilevel::nas::make_space("nasbench201"), options),
+  return {bilevel::nas::Supernet(bilevel::nas::make_space(job.space), options),
           bilevel::nas::image_source(images(job, 1)), bilevel::nas::image_source(images(job, 2)),
           job.tensors};
 }
@@ -167,11 +169,12 @@ Json measure_memory(const bilevel::Problem& problem, const Job& job) {
 
 // LibTorch's operations in one step, by the time that each spends itself.
 Json measure_operations(Search& search) {
-  const bench::OperationTimes times;
+  const bilevel::OperationTimes times;
   wait_for(search.step());
   Json table = Json::array();
-  for (const auto& row : times.longest(30)) {
-    table.push_back({{"name", row.name}, {"ms", row.milliseconds}, {"calls", row.calls}});
+  for (const auto& row : times.operations()) {
+    if (table.size() == 30) break;
+    table.push_back({{"name", row.name}, {"ms", 1e3 * row.own}, {"calls", row.calls}});
   }
   return table;
 }
@@ -233,6 +236,8 @@ int main(int argc, char** argv) try {
   job.terms = options.integer("terms", 2);
   job.repeat = options.integer("repeat", 3);
   job.plain = options.flag("plain");
+  job.space = options.text("space", "nasbench201");
+  const bool autograd = options.flag("autograd");
   const bench::Machine machine(options);
   job.tensors = at::TensorOptions()
                     .dtype(options.flag("double") ? at::kDouble : at::kFloat)
@@ -256,8 +261,10 @@ int main(int argc, char** argv) try {
   }
   const bilevel::nas::SupernetProblem search = make_problem(job);
   const bool graphs = job.tensors.device().is_cuda() && !job.plain && bilevel::nas::can_capture();
-  const auto captured = graphs ? bilevel::nas::capture_supernet(search, job.batch) : nullptr;
-  const bilevel::Problem& base = graphs ? *captured : static_cast<const bilevel::Problem&>(search);
+  const auto engine = graphs     ? bilevel::nas::capture_supernet(search, job.batch)
+                      : autograd ? nullptr
+                                 : bilevel::nas::tape_supernet(search);
+  const bilevel::Problem& base = engine ? *engine : static_cast<const bilevel::Problem&>(search);
   const bilevel::WithWeightDecay problem(base, weight_decay);
   const bilevel::NoWaiting as_in_a_search;
   if (folder.empty()) {

@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "bilevel/algorithms/linear_solves.h"
 #include "bilevel/nas/genotype.h"
@@ -69,6 +71,29 @@ void print_search(const SearchJobResult& result) {
              s.counts.inner_gradient, s.counts.outer_gradient, s.counts.hessian, s.counts.cross, s.seconds);
 }
 
+void print_rows(const char* title, const std::vector<SearchProfile::Row>& rows, double seconds) {
+  constexpr size_t most = 20;
+  fmt::print("\n{:<44}{:>9}{:>10}{:>9}\n", title, "calls", "seconds", "share");
+  for (size_t i = 0; i < std::min(rows.size(), most); ++i) {
+    fmt::print("{:<44}{:>9}{:>10.3f}{:>8.1f}%\n", rows[i].name, rows[i].calls, rows[i].seconds,
+               100 * rows[i].seconds / seconds);
+  }
+  if (rows.size() > most) fmt::print("and {} shorter ones; --json has all of them\n", rows.size() - most);
+}
+
+void print_profile(const SearchProfile& profile) {
+  print_rows("oracle call", profile.oracle_calls, profile.seconds);
+  print_rows("operation, without those it calls", profile.operations, profile.seconds);
+  double inside = 0;
+  for (const SearchProfile::Row& row : profile.operations) inside += row.seconds;
+  fmt::print("{:.1f} s in all, {:.1f} of them in these operations\n", profile.seconds, inside);
+}
+
+void print_search_and_profile(const SearchJobResult& result) {
+  print_search(result);
+  if (result.profile) print_profile(*result.profile);
+}
+
 }  // namespace
 
 void add_search_command(CLI::App& app, int& exit_code) {
@@ -84,7 +109,7 @@ void add_search_command(CLI::App& app, int& exit_code) {
        "  bilevel search --space darts --data my-photos/ --image-size 32 --epochs 20 --stop eigenvalue\n"
        "  bilevel search --data cifar10 --split cifar-split.txt --benchmark nasbench201.csv --device cuda\n"
        "  bilevel search --resume runs/search-20260101-120000-0"},
-      run_search, print_search);
+      run_search, print_search_and_profile);
 }
 
 }  // namespace bilevel::cli

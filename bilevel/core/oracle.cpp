@@ -1,6 +1,7 @@
 #include "bilevel/core/oracle.h"
 
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <fmt/format.h>
 
 #include <chrono>
@@ -13,9 +14,13 @@
 namespace bilevel {
 namespace {
 
+// Adds to the oracle's seconds, and tells a profiler, where one listens, what is computed.
 class Stopwatch {
  public:
-  explicit Stopwatch(double& total) : total_(total), start_(std::chrono::steady_clock::now()) {}
+  Stopwatch(double& total, const char* what)
+      : total_(total), start_(std::chrono::steady_clock::now()), told_(at::RecordScope::USER_SCOPE) {
+    if (told_.isActive()) told_.before(what);
+  }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
   ~Stopwatch() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -23,6 +28,7 @@ class Stopwatch {
  private:
   double& total_;
   std::chrono::steady_clock::time_point start_;
+  at::RecordFunction told_;
 };
 
 void check_vector(const Tensor& t, std::string_view name) {
@@ -79,30 +85,30 @@ class CountedLinearization : public Linearization {
       : base_(std::move(base)), counts_(counts), samples_(samples), w_(std::move(w)), x_(std::move(x)) {}
 
   Tensor gradient() override {
-    const Stopwatch watch(counts_.seconds);
+    const Stopwatch watch(counts_.seconds, "oracle: gradient of g");
     count(counts_.inner_gradient);
     return checked_like(base_->gradient(), w_, "Linearization::gradient");
   }
   Tensor hessian(const Tensor& v) override {
-    const Stopwatch watch(counts_.seconds);
+    const Stopwatch watch(counts_.seconds, "oracle: Hessian product");
     checked_like(v, w_, "the vector of a Hessian product");
     count(counts_.hessian);
     return checked_like(base_->hessian(v), w_, "Linearization::hessian");
   }
   Tensor cross(const Tensor& v) override {
-    const Stopwatch watch(counts_.seconds);
+    const Stopwatch watch(counts_.seconds, "oracle: cross product");
     checked_like(v, w_, "the vector of a cross product");
     count(counts_.cross);
     return checked_like(base_->cross(v), x_, "Linearization::cross");
   }
   Tensor cross_transposed(const Tensor& u) override {
-    const Stopwatch watch(counts_.seconds);
+    const Stopwatch watch(counts_.seconds, "oracle: transposed cross product");
     checked_like(u, x_, "the vector of a transposed cross product");
     count(counts_.cross);
     return checked_like(base_->cross_transposed(u), w_, "Linearization::cross_transposed");
   }
   std::pair<Tensor, Tensor> hessian_and_cross(const Tensor& v) override {
-    const Stopwatch watch(counts_.seconds);
+    const Stopwatch watch(counts_.seconds, "oracle: Hessian and cross product");
     checked_like(v, w_, "the vector of a Hessian product");
     count(counts_.hessian);
     count(counts_.cross);
@@ -111,7 +117,7 @@ class CountedLinearization : public Linearization {
             checked_like(std::move(both.second), x_, "Linearization::hessian_and_cross")};
   }
   Tensor gauss_newton(const Tensor& v) override {
-    const Stopwatch watch(counts_.seconds);
+    const Stopwatch watch(counts_.seconds, "oracle: Gauss-Newton product");
     checked_like(v, w_, "the vector of a Gauss-Newton product");
     count(counts_.hessian);
     return checked_like(base_->gauss_newton(v), w_, "Linearization::gauss_newton");
@@ -167,7 +173,7 @@ OracleCounts operator-(OracleCounts a, const OracleCounts& b) {
 }
 
 Tensor Oracle::inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) {
-  const Stopwatch watch(counts_.seconds);
+  const Stopwatch watch(counts_.seconds, "oracle: gradient of g");
   check_point(w, x, batch);
   ++counts_.inner_gradient;
   counts_.samples += batch.size(problem_.inner_samples());
@@ -175,7 +181,7 @@ Tensor Oracle::inner_gradient(const Tensor& w, const Tensor& x, const Batch& bat
 }
 
 Tensor Oracle::inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) {
-  const Stopwatch watch(counts_.seconds);
+  const Stopwatch watch(counts_.seconds, "oracle: gradient of g in x");
   check_point(w, x, batch);
   ++counts_.inner_gradient;
   counts_.samples += batch.size(problem_.inner_samples());
@@ -184,7 +190,7 @@ Tensor Oracle::inner_gradient_in_outer(const Tensor& w, const Tensor& x, const B
 }
 
 OuterGradients Oracle::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) {
-  const Stopwatch watch(counts_.seconds);
+  const Stopwatch watch(counts_.seconds, "oracle: gradients of f");
   check_point(w, x, batch);
   ++counts_.outer_gradient;
   counts_.samples += batch.size(problem_.outer_samples());
@@ -195,7 +201,7 @@ OuterGradients Oracle::outer_gradients(const Tensor& w, const Tensor& x, const B
 }
 
 std::unique_ptr<Linearization> Oracle::linearize(const Tensor& w, const Tensor& x, const Batch& batch) {
-  const Stopwatch watch(counts_.seconds);
+  const Stopwatch watch(counts_.seconds, "oracle: linearization");
   check_point(w, x, batch);
   return std::make_unique<CountedLinearization>(problem_.linearize(w.detach(), x.detach(), batch), counts_,
                                                 batch.size(problem_.inner_samples()), w, x);

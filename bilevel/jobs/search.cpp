@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -17,6 +18,7 @@
 #include "bilevel/nas/search_checkpoint.h"
 #include "bilevel/report/picture.h"
 #include "bilevel/run/kept_loop.h"
+#include "bilevel/run/operation_times.h"
 #include "bilevel/run/result_json.h"
 
 namespace bilevel {
@@ -100,6 +102,23 @@ nas::SearchSummary search_in(RunContext& context, const SearchSetup& setup, cons
                            : nas::random_search(*setup.random, table, std::move(state), hooks);
 }
 
+SearchProfile profile_of(const OperationTimes& times) {
+  SearchProfile profile;
+  profile.seconds = times.seconds();
+  for (const auto& row : times.oracle_calls()) {
+    profile.oracle_calls.push_back({row.name.substr(row.name.find(' ') + 1), row.calls, row.whole});
+  }
+  for (const auto& row : times.operations()) profile.operations.push_back({row.name, row.calls, row.own});
+  return profile;
+}
+
+// Reading a number waits for the device, which works on its own.
+std::function<void()> waiting_for(const at::TensorOptions& tensors) {
+  if (tensors.device().is_cpu()) return {};
+  const Tensor number = at::zeros({}, tensors);
+  return [number] { number.item<double>(); };
+}
+
 // ---- its result ----
 
 void look_up(const SearchSetup& setup, SearchJobResult& result) {
@@ -175,6 +194,19 @@ Json benchmark_json(const nas::BenchmarkValues& values) {
   return out;
 }
 
+Json profile_json(const SearchProfile& profile) {
+  const auto rows = [](const std::vector<SearchProfile::Row>& all) {
+    Json out = Json::array();
+    for (const SearchProfile::Row& row : all) {
+      out.push_back({{"name", row.name}, {"calls", row.calls}, {"seconds", row.seconds}});
+    }
+    return out;
+  };
+  return {{"seconds", profile.seconds},
+          {"oracle_calls", rows(profile.oracle_calls)},
+          {"operations", rows(profile.operations)}};
+}
+
 Json search_json(const SearchJobResult& r, const std::string& data, const Json& choice) {
   const nas::SearchSummary& s = r.summary;
   Json out = {{"space", r.space.name},
@@ -227,6 +259,7 @@ Json search_json(const SearchJobResult& r, const std::string& data, const Json& 
   out["linear_solves"] = s.statuses;
   out["counts"] = counts_json(s.counts);
   out["seconds"] = s.seconds;
+  if (r.profile) out["profile"] = profile_json(*r.profile);
   if (!s.notes.empty()) out["notes"] = s.notes;
   if (!r.folder.empty()) out["folder"] = r.folder;
   return out;
@@ -272,7 +305,11 @@ SearchJobResult run_on(const ImageData* images, SearchJobOptions o, RunContext& 
                       : fmt::format("search: {} random cells, {} epochs each{}", o.search.samples,
                                     o.search.epochs, into));
   context.work([&] {
+    std::optional<OperationTimes> times;
+    if (o.profile) times.emplace(waiting_for(setup.tensors));
     result.summary = search_in(context, setup, o.search, search ? &*search : nullptr);
+    if (times) result.profile = profile_of(*times);
+    times.reset();
     look_up(setup, result);
     count_network(setup, result);
     if (search && result.summary.end != nas::SearchEnd::interrupted &&

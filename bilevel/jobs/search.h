@@ -45,10 +45,23 @@ struct SearchJobOptions {
   std::string linear_rate = {};  // a number or auto; empty = the weights' rate
   std::string benchmark = {};    // a table's file
   int64_t baselines = 0;         // random cells to train beside the one that was found, and the all-3x3 cell
+  bool profile = false;          // tell where the time went
   AutomaticOptions automatic = {};
   ComputeOptions compute = {};
   Given given = {};
   static const Fields<SearchJobOptions>& fields();
+};
+
+// Where a search's time went.
+struct SearchProfile {
+  struct Row {
+    std::string name;
+    int64_t calls = 0;
+    double seconds = 0;
+  };
+  double seconds = 0;  // in all
+  std::vector<Row> oracle_calls = {};
+  std::vector<Row> operations = {};  // each without those that it calls
 };
 
 struct SearchJobResult {
@@ -65,6 +78,7 @@ struct SearchJobResult {
   bool moved_by_chance() const { return alpha_moved < 2 * alpha_moved_by_chance; }
   std::vector<nas::TrainedCell> baselines = {};  // with the found cell first
   std::string baselines_on = {};                 // test or validation images
+  std::optional<SearchProfile> profile = {};     // where it was asked for
   std::string folder = {};                       // empty: nothing is kept
   std::vector<std::string> files = {};           // in it, beside summary.json
   Json json = {};                                // all of it, as summary.json has it

@@ -276,6 +276,10 @@ void add_measure_fields(Fields<SearchJob>& f) {
       .in(at_least(0, bounds::examples))
       .by_rule();
   f.add(
+       "profile", [](auto& o) -> auto& { return o.profile; },
+       "tell where the time went, by oracle call and by operation")
+      .is(FieldKind::process);
+  f.add(
        "seed", [](auto& o) -> auto& { return o.search.seed; }, "of everything that is drawn")
       .by_rule()
       .first();
