@@ -64,6 +64,12 @@ BatchStream make_stream(const TrainOptions& options, int64_t images) {
   return {options.seed, "train", images, {.size = options.batch, .drop_last = true}};
 }
 
+// On the CPU convolutions of few channels are up to twice as fast where the channels lie together, and what
+// follows them keeps that order.
+Tensor laid_out(const Tensor& images) {
+  return images.is_cpu() ? images.contiguous(at::MemoryFormat::ChannelsLast) : images;
+}
+
 // The only derivative of this folder that is not an oracle's.
 Tensor gradient(const Tensor& loss, const Tensor& w) { return torch::autograd::grad({loss}, {w})[0]; }
 
@@ -95,7 +101,7 @@ TrainState Training::start() const {
 
 Training::StepValues Training::step(TrainState& state) const {
   const Batch batch = stream_.at(state.inner.step);
-  const Tensor images = train_.batch(batch.index, options_.augment, batch.seed);
+  const Tensor images = laid_out(train_.batch(batch.index, options_.augment, batch.seed));
   const Tensor labels = train_.batch_labels(batch.index);
   PassOptions pass{.norm = Norm::remember, .statistics = state.statistics.clone()};
   pass.drop_path = options_.drop_path_at(state.epoch());
@@ -153,7 +159,7 @@ double Training::test_accuracy(const Tensor& w, const Tensor& statistics) const 
   Tensor correct = at::zeros({}, test_.labels.options()), wrong = correct;  // images; outputs
   for (int64_t begin = 0; begin < test_.size(); begin += options_.test_batch) {
     const Tensor index = at::arange(begin, std::min(begin + options_.test_batch, test_.size()), at::kLong);
-    const Tensor logits = network_.forward(w, test_.plain(index), pass).logits;
+    const Tensor logits = network_.forward(w, laid_out(test_.plain(index)), pass).logits;
     correct = correct + correct_count(logits, test_.batch_labels(index));
     wrong = wrong + logits.isfinite().logical_not().sum();
   }
