@@ -75,7 +75,9 @@ void print_rows(const char* title, const std::vector<SearchProfile::Row>& rows, 
   constexpr size_t most = 20;
   fmt::print("\n{:<44}{:>9}{:>10}{:>9}\n", title, "calls", "seconds", "share");
   for (size_t i = 0; i < std::min(rows.size(), most); ++i) {
-    fmt::print("{:<44}{:>9}{:>10.3f}{:>8.1f}%\n", rows[i].name, rows[i].calls, rows[i].seconds,
+    std::string name = rows[i].name;  // the end of a long one says most
+    if (name.size() > 43) name = "..." + name.substr(name.size() - 40);
+    fmt::print("{:<44}{:>9}{:>10.3f}{:>8.1f}%\n", name, rows[i].calls, rows[i].seconds,
                100 * rows[i].seconds / seconds);
   }
   if (rows.size() > most) fmt::print("and {} shorter ones; --json has all of them\n", rows.size() - most);
