@@ -97,8 +97,10 @@ const std::vector<Case>& cases() {
   return all;
 }
 
+// Norms over the few numbers of the smallest cases cost a digit; FollowsEverySampling, below, has all of
+// them.
 TEST(Tape, GivesTheDerivativesOfAutomaticDifferentiation) {
-  for (const Case& c : cases()) expect_same_derivatives(c, test::doubles(), 1e-12);
+  for (const Case& c : cases()) expect_same_derivatives(c, test::doubles(), 1e-11);
 }
 
 TEST(Tape, GivesThemWithAShiftedMixture) {
