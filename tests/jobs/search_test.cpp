@@ -85,6 +85,29 @@ TEST(SearchJob, InMemoryItKeepsNothingAndSaysNothingAndFindsWhatARunInAFolderFin
   EXPECT_TRUE(effective.count("guard"));
 }
 
+TEST(SearchJob, AProfileHasEveryOracleCallAndNoMoreThanTheTimeThereWas) {
+  RunContext context;
+  SearchJobOptions options = small_search("idarts");
+  EXPECT_FALSE(run_search_on(two_classes(48), options, context).profile.has_value());
+  options.profile = true;
+  const SearchJobResult result = run_search_on(two_classes(48), options, context);
+  ASSERT_TRUE(result.profile.has_value());
+  const auto calls = [&](const std::string& name) {
+    int64_t count = 0;
+    for (const auto& row : result.profile->oracle_calls) count += row.name == name ? row.calls : 0;
+    return count;
+  };
+  const OracleCounts& counts = result.summary.counts;
+  EXPECT_EQ(calls("gradient of g") + calls("gradient of g in x"), counts.inner_gradient);
+  EXPECT_EQ(calls("gradients of f"), counts.outer_gradient);
+  EXPECT_EQ(calls("Hessian product"), counts.hessian);
+  double own = 0;
+  for (const auto& row : result.profile->operations) own += row.seconds;
+  EXPECT_GT(own, 0);
+  EXPECT_LE(own, result.profile->seconds);
+  EXPECT_EQ(result.json.at("profile").at("oracle_calls").size(), result.profile->oracle_calls.size());
+}
+
 TEST(SearchJob, InterruptedAndResumedItEndsInTheSameBits) {
   const ImageData images = two_classes(48);
   for (const char* method : {"idarts", "random-sharing"}) {
