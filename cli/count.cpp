@@ -29,7 +29,7 @@ void add_count_command(CLI::App& app, int& exit_code) {
        "  bilevel count --arch '|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|nor_conv_1x1~2|'\n"
        "  bilevel count --file cells.txt --channels 8 --json\n"
        "  bilevel count --random 5 --seed 1\n"
-       "  bilevel count --space darts --imagenet --arch 'normal: (sep_conv_3x3,0)... reduce: ...'"},
+       "  bilevel count --space darts --imagenet --random 3"},
       run_count, print_count);
 }
 
