@@ -13,23 +13,16 @@
 #include "bilevel/hypergradients/registry.h"
 #include "cli/commands.h"
 #include "cli/job_command.h"
+#include "cli/number_text.h"
 
 namespace bilevel::cli {
 namespace {
 
-std::string bytes_text(int64_t bytes) {
-  if (bytes < 10'000) return fmt::format("{} B", bytes);
-  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-}
-
-std::string number_text(double value, const char* format = "{:.2e}") {
-  return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-";
-}
+std::string scientific(double value) { return number_text(value, "{:.2e}"); }
 
 // A number, with `~` where it is an estimate.
 std::string bound_text(const MethodRow& row) {
-  return (row.hypergradient.bound.kind == BoundKind::estimated ? "~" : "") + number_text(row.error_bound);
+  return (row.hypergradient.bound.kind == BoundKind::estimated ? "~" : "") + scientific(row.error_bound);
 }
 
 void print_bound_legend(const std::vector<MethodRow>& rows, const char* mark) {
@@ -75,9 +68,9 @@ void print_table(const CheckResult& r) {
   for (const MethodRow& row : r.methods) {
     const auto& h = row.hypergradient;
     fmt::print("{:<17}{:>6}{:>10}{:>11}{:>9}{:>10}{:>8}{:>8}{:>8}{:>8}{:>11}{:>9.3f}  {}\n", row.name,
-               row.terms ? std::to_string(*row.terms) : "", number_text(row.error_implicit),
+               row.terms ? std::to_string(*row.terms) : "", scientific(row.error_implicit),
                row.vacuous ? "vacuous" : bound_text(row), number_text(row.cosine_implicit, "{:.5f}"),
-               number_text(row.error_unrolled), h.counts.inner_gradient, h.counts.outer_gradient,
+               scientific(row.error_unrolled), h.counts.inner_gradient, h.counts.outer_gradient,
                h.counts.hessian, h.counts.cross, bytes_text(h.bytes_kept), h.seconds, name_of(h.status));
   }
   print_bound_legend(r.methods, "vacuous:");
@@ -96,9 +89,9 @@ void print_sweep(const CheckResult& r) {
                  row.implicit ? "its linear system at the final iterate" : "the steps left out (unrolled)",
                  "K", "error", "bound", "error", "theory", "falls by", "theory");
     }
-    fmt::print("{:>6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", *row.terms, number_text(row.error_implicit),
-               bound_text(row) + (row.vacuous ? "*" : ""), number_text(row.own_error),
-               number_text(row.theory), number_text(row.own_error / previous_error, "{:.4f}"),
+    fmt::print("{:>6}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", *row.terms, scientific(row.error_implicit),
+               bound_text(row) + (row.vacuous ? "*" : ""), scientific(row.own_error), scientific(row.theory),
+               number_text(row.own_error / previous_error, "{:.4f}"),
                number_text(row.theory / previous_theory, "{:.4f}"));
     previous_error = row.own_error;
     previous_theory = row.theory;

@@ -2,7 +2,9 @@
 // One function per command: it adds its options to the program and runs when the command is chosen. The exit
 // code is returned through `exit_code`; errors are thrown.
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace bilevel::cli {
 

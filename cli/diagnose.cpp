@@ -5,25 +5,15 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 
 #include "cli/commands.h"
 #include "cli/job_command.h"
+#include "cli/number_text.h"
 
 namespace bilevel::cli {
 namespace {
-
-std::string number_text(double value, const char* format = "{:.3g}") {
-  return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "-";
-}
-
-std::string bytes_text(int64_t bytes) {
-  if (bytes < 10'000) return fmt::format("{} B", bytes);
-  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
-  return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-}
 
 // A measured number stands as it is; the others say what they are.
 std::string error_text(double error, Basis basis) {

@@ -156,6 +156,7 @@ CLI::App* add_command(CLI::App& app, const CommandText& text, const std::vector<
     add_flags(*command, table, *help, text.positional);
     help->hold(table, text.positional);
   }
+  if (!text.out.empty()) command->get_option("--out")->description(text.out);
   command->callback([command, act = std::move(act)] {
     for (const CLI::App* below : command->get_subcommands()) {
       if (!below->get_name().empty()) return;

@@ -2,7 +2,6 @@
 // A job of the library as a command: its field table becomes flags, its RunContext writes a folder, shows
 // progress on stderr and is interrupted by signals.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,11 +13,16 @@
 #include "bilevel/run/run_context.h"
 #include "cli/process_options.h"
 
+namespace CLI {
+class App;
+}
+
 namespace bilevel::cli {
 
 struct CommandText {
   std::string name, summary, footer;
   std::vector<std::string> positional = {};  // fields that are typed without their flags
+  std::string out = {};                      // help of --out, where it is not that of any job
 };
 
 // A command with the flags of these field tables. `act`, which keeps the options alive, is called where it is
@@ -88,14 +92,15 @@ void add_kept_question(CLI::App& app, int& exit_code, const CommandText& text, c
                        Run run, Print print) {
   const auto options = std::make_shared<Options>();
   const auto kept = std::make_shared<KeptOptions>();
-  CLI::App* command = add_command(app, text, {OptionsView(*options), OptionsView(*kept)}, [=, &exit_code] {
+  CommandText with_files = text;
+  with_files.out = (files.empty() ? "folder of the run" : "folder for " + files) + "; runs/" + text.name +
+                   "-DATE-SEED by default";
+  add_command(app, with_files, {OptionsView(*options), OptionsView(*kept)}, [=, &exit_code] {
     exit_code = run_with_files(*kept, files, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));
       return Shown{.end = result->end, .json = result->json, .print_text = [=] { print(*result); }};
     });
   });
-  command->get_option("--out")->description((files.empty() ? "folder of the run" : "folder for " + files) +
-                                            "; runs/" + text.name + "-DATE-SEED by default");
 }
 
 }  // namespace bilevel::cli

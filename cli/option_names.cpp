@@ -1,5 +1,6 @@
 #include "cli/option_names.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <string_view>

@@ -1,8 +1,11 @@
 #pragma once
 // The library's errors name its own fields ("train_size = 7: must be at most 5"); a user typed an option.
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace bilevel::cli {
 

@@ -96,7 +96,7 @@ void print_held_out(const TuneJobResult& result) {
   fmt::print("\n");
 }
 
-void print_search(const TuneJobResult& result) {
+void print_found_point(const TuneJobResult& result) {
   const TuneSearch& search = *result.search;
   const OracleCounts& counts = search.summary.counts;
   fmt::print(
@@ -119,7 +119,7 @@ void print_tune(const TuneJobResult& result) {
     print_held_out(result);
   } else if (result.search) {
     const bool has_answer = result.x.defined();
-    if (has_answer) print_search(result);
+    if (has_answer) print_found_point(result);
     print_linear_solves(result.search->summary);
     print_failures(result.search->summary);
     if (has_answer) fmt::print("\n");
