@@ -25,3 +25,12 @@ function(group_sources result size)
   endforeach()
   set(${result} ${sources} PARENT_SCOPE)
 endfunction()
+
+# The same for files outside of the library, which only BILEVEL_UNITY=all groups.
+function(group_other_sources result size)
+  set(sources ${ARGN})
+  if(BILEVEL_UNITY STREQUAL all)
+    group_sources(sources ${size} ${ARGN})
+  endif()
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()

@@ -55,13 +55,13 @@ void resume(const Checkpoint& checkpoint, size_t file_bytes) {
   (void)taken([&] { (void)nas::search_state(checkpoint, nas::make_space("nasbench201"), at::kCPU); });
 }
 
-int read(std::string_view bytes) {
+int give_checkpoint(std::string_view bytes) {
   const auto reader = [&](const auto& file) { resume(read_checkpoint(file), bytes.size()); };
   const int result = taken_file(path_of(bytes), reader);
   return result + taken_file(path_of(sealed(bytes)), reader);
 }
 
-const Register target("checkpoint", read);
+const Register checkpoint_target("checkpoint", give_checkpoint);
 
 }  // namespace
 }  // namespace bilevel::fuzz

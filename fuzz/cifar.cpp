@@ -5,13 +5,13 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_cifar(std::string_view bytes) {
   const std::string path = path_of(bytes);
   return taken_file(path, [](const auto& file) { (void)read_cifar10(file); }) +
          taken_file(path, [](const auto& file) { (void)read_cifar100(file); });
 }
 
-const Register target("cifar", read);
+const Register cifar_target("cifar", give_cifar);
 
 }  // namespace
 }  // namespace bilevel::fuzz

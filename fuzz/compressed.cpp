@@ -7,14 +7,14 @@ namespace {
 
 constexpr int64_t limit = int64_t{1} << 20;
 
-int read(std::string_view bytes) {
+int give_compressed(std::string_view bytes) {
   return taken_file(path_of(bytes), [](const auto& file) {
     const std::string content = read_file(file, limit);
     require(content.size() <= size_t{limit}, "a content beyond its limit");
   });
 }
 
-const Register target("compressed", read);
+const Register compressed_target("compressed", give_compressed);
 
 }  // namespace
 }  // namespace bilevel::fuzz

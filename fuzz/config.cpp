@@ -49,7 +49,7 @@ struct Options {
   }
 };
 
-int read(std::string_view bytes) {
+int give_config(std::string_view bytes) {
   Options options;
   cli::ProcessOptions process;
   process.config = path_of(bytes);
@@ -67,7 +67,7 @@ int read(std::string_view bytes) {
   });
 }
 
-const Register target("config", read);
+const Register config_target("config", give_config);
 
 }  // namespace
 }  // namespace bilevel::fuzz

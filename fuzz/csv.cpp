@@ -28,7 +28,7 @@ int read_with(const std::string& path, CsvOptions options) {
   });
 }
 
-int read(std::string_view bytes) {
+int give_csv(std::string_view bytes) {
   const std::string path = path_of(bytes);
   return read_with(path, {}) + read_with(path, {.label_column = "last", .dtype = at::kFloat}) +
          read_with(path, {.separator = '\t', .header = CsvHeader::present, .label_column = "1"}) +
@@ -36,7 +36,7 @@ int read(std::string_view bytes) {
          read_with(path, {.decimal = ',', .group_column = "0", .missing = "drop"});
 }
 
-const Register target("csv", read);
+const Register csv_target("csv", give_csv);
 
 }  // namespace
 }  // namespace bilevel::fuzz

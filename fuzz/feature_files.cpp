@@ -6,7 +6,7 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_feature_files(std::string_view bytes) {
   const std::string path = path_of(bytes);
   const std::string labels = path_of("0\n1\n", 1);
   return taken_file(path,
@@ -21,7 +21,7 @@ int read(std::string_view bytes) {
          });
 }
 
-const Register target("feature_files", read);
+const Register feature_files_target("feature_files", give_feature_files);
 
 }  // namespace
 }  // namespace bilevel::fuzz

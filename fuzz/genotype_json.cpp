@@ -5,7 +5,7 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_genotype_json(std::string_view bytes) {
   int result = 0;
   for (const std::string& name : nas::space_names()) {
     const nas::SearchSpace space = nas::make_space(name);
@@ -21,7 +21,7 @@ int read(std::string_view bytes) {
   return result;
 }
 
-const Register target("genotype_json", read);
+const Register genotype_json_target("genotype_json", give_genotype_json);
 
 }  // namespace
 }  // namespace bilevel::fuzz

@@ -5,7 +5,7 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_genotype_text(std::string_view bytes) {
   int result = 0;
   for (const std::string& name : nas::space_names()) {
     const nas::SearchSpace space = nas::make_space(name);
@@ -19,7 +19,7 @@ int read(std::string_view bytes) {
   return result;
 }
 
-const Register target("genotype_text", read);
+const Register genotype_text_target("genotype_text", give_genotype_text);
 
 }  // namespace
 }  // namespace bilevel::fuzz

@@ -8,7 +8,7 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_idx(std::string_view bytes) {
   const std::string path = path_of(bytes);
   return taken_file(path, [](const auto& file) { (void)read_idx(file); }) +
          taken_file(path, [](const auto& file) { (void)read_idx_images(file); }) +
@@ -18,7 +18,7 @@ int read(std::string_view bytes) {
          });
 }
 
-const Register target("idx", read);
+const Register idx_target("idx", give_idx);
 
 }  // namespace
 }  // namespace bilevel::fuzz

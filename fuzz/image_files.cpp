@@ -10,7 +10,7 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_image_files(std::string_view bytes) {
   if (bytes.size() < 2) return 0;
   const size_t split = static_cast<unsigned char>(bytes[0]) + 256U * static_cast<unsigned char>(bytes[1]);
   bytes.remove_prefix(2);
@@ -29,7 +29,7 @@ int read(std::string_view bytes) {
   return result;
 }
 
-const Register target("image_files", read);
+const Register image_files_target("image_files", give_image_files);
 
 }  // namespace
 }  // namespace bilevel::fuzz

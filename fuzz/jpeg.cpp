@@ -7,13 +7,13 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_jpeg(std::string_view bytes) {
   const std::string path = path_of(bytes);
   return taken_file(path, [](const auto& file) { (void)picture_size(file); }) +
          taken_file(path, [&](const auto& file) { (void)decode_jpeg(bytes, file); });
 }
 
-const Register target("jpeg", read);
+const Register jpeg_target("jpeg", give_jpeg);
 
 }  // namespace
 }  // namespace bilevel::fuzz

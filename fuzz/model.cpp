@@ -9,7 +9,7 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_model(std::string_view bytes) {
   const auto reader = [&](const auto& file) {
     const meta::LearnedModel model = meta::load_model(file);
     require(model.x.nbytes() <= bytes.size(), "model: more data than the file has");
@@ -19,7 +19,7 @@ int read(std::string_view bytes) {
   return result + taken_file(path_of(sealed(bytes)), reader);
 }
 
-const Register target("model", read);
+const Register model_target("model", give_model);
 
 }  // namespace
 }  // namespace bilevel::fuzz

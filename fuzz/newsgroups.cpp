@@ -13,7 +13,7 @@ void count(const NewsgroupPosts& posts, const NewsgroupsOptions& options) {
   counted.test.validate("test");
 }
 
-int read(std::string_view bytes) {
+int give_newsgroups(std::string_view bytes) {
   const auto reader = [](const auto& file) { (void)read_newsgroup_posts(file); };
   int result = taken_file(path_of(bytes), reader);
   const std::string repaired = path_of(repaired_tar(bytes));
@@ -24,7 +24,7 @@ int read(std::string_view bytes) {
   return result;
 }
 
-const Register target("newsgroups", read);
+const Register newsgroups_target("newsgroups", give_newsgroups);
 
 }  // namespace
 }  // namespace bilevel::fuzz

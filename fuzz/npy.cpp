@@ -8,7 +8,7 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_npy(std::string_view bytes) {
   return taken_file(path_of(bytes), [&](const auto& file) {
     const Tensor array = read_npy(file);
     require(array.is_contiguous(), "NPY: an array that is not contiguous");
@@ -17,7 +17,7 @@ int read(std::string_view bytes) {
   });
 }
 
-const Register target("npy", read);
+const Register npy_target("npy", give_npy);
 
 }  // namespace
 }  // namespace bilevel::fuzz

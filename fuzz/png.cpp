@@ -36,12 +36,12 @@ std::string repaired(std::string_view bytes) {
   return file;
 }
 
-int read(std::string_view bytes) {
+int give_png(std::string_view bytes) {
   const auto reader = [](const auto& file) { (void)read_png(file); };
   return taken_file(path_of(bytes), reader) + taken_file(path_of(repaired(bytes)), reader);
 }
 
-const Register target("png", read);
+const Register png_target("png", give_png);
 
 }  // namespace
 }  // namespace bilevel::fuzz

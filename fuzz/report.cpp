@@ -34,7 +34,7 @@ RunData run_of(const Json& json) {
   return run;
 }
 
-int read(std::string_view bytes) {
+int give_report(std::string_view bytes) {
   Json json;
   try {
     json = parse_bounded<Json>(bytes);
@@ -53,7 +53,7 @@ int read(std::string_view bytes) {
   return 1;
 }
 
-const Register target("report", read);
+const Register report_target("report", give_report);
 
 }  // namespace
 }  // namespace bilevel::fuzz

@@ -6,7 +6,7 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_run_folder(std::string_view bytes) {
   const std::string facts = folder_of(bytes, "run.json");
   int result = taken_file(facts, [](const auto& folder) { (void)read_run(folder); });
   const Metrics metrics = read_metrics(folder_of(bytes, "metrics.jsonl"));
@@ -17,7 +17,7 @@ int read(std::string_view bytes) {
   return result + (metrics.lines.empty() ? 0 : 1);
 }
 
-const Register target("run_folder", read);
+const Register run_folder_target("run_folder", give_run_folder);
 
 }  // namespace
 }  // namespace bilevel::fuzz

@@ -10,14 +10,14 @@ namespace {
 
 constexpr int64_t images = 100;
 
-int read(std::string_view bytes) {
+int give_search_split(std::string_view bytes) {
   return taken_file(path_of(bytes), [](const auto& file) {
     const SearchSplit split = read_search_split(file, images);
     require(split.train.numel() + split.valid.numel() <= images, "split: more positions than images");
   });
 }
 
-const Register target("search_split", read);
+const Register search_split_target("search_split", give_search_split);
 
 }  // namespace
 }  // namespace bilevel::fuzz

@@ -10,13 +10,13 @@ int read_with(const std::string& path, const SvmlightOptions& options) {
   return taken_file(path, [&](const auto& file) { read_svmlight(file, options).examples.validate(); });
 }
 
-int read(std::string_view bytes) {
+int give_svmlight(std::string_view bytes) {
   const std::string path = path_of(bytes);
   return read_with(path, {}) +
          read_with(path, {.base = IndexBase::zero, .ignore_query_ids = true, .dtype = at::kDouble});
 }
 
-const Register target("svmlight", read);
+const Register svmlight_target("svmlight", give_svmlight);
 
 }  // namespace
 }  // namespace bilevel::fuzz

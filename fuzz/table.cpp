@@ -5,7 +5,7 @@
 namespace bilevel::fuzz {
 namespace {
 
-int read(std::string_view bytes) {
+int give_table(std::string_view bytes) {
   return taken_file(path_of(bytes), [](const auto& file) {
     const auto table = nas::Benchmark::load(file, {.allow_missing = true});
     for (const std::string& column : table.accuracy_columns()) {
@@ -15,7 +15,7 @@ int read(std::string_view bytes) {
   });
 }
 
-const Register target("table", read);
+const Register table_target("table", give_table);
 
 }  // namespace
 }  // namespace bilevel::fuzz

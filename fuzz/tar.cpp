@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t largest = int64_t{1} << 20;
 
-void read_all(const std::string& path) {
+void read_tar(const std::string& path) {
   const auto source = open_bytes(path, largest);
   TarReader tar(*source);
   TarEntry entry;
@@ -24,11 +24,11 @@ void read_all(const std::string& path) {
   }
 }
 
-int read(std::string_view bytes) {
-  return taken_file(path_of(bytes), read_all) + taken_file(path_of(repaired_tar(bytes)), read_all);
+int give_tar(std::string_view bytes) {
+  return taken_file(path_of(bytes), read_tar) + taken_file(path_of(repaired_tar(bytes)), read_tar);
 }
 
-const Register target("tar", read);
+const Register tar_target("tar", give_tar);
 
 }  // namespace
 }  // namespace bilevel::fuzz

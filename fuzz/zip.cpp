@@ -9,7 +9,7 @@ namespace {
 constexpr ZipLimits limits{
     .members = 1000, .member_bytes = int64_t{1} << 22, .total_bytes = int64_t{1} << 24};
 
-void read_all(const std::string& path) {
+void read_zip(const std::string& path) {
   const ZipArchive archive(path, limits);
   for (size_t i = 0; i < archive.members().size(); ++i) {
     const ZipMember& member = archive.members()[i];
@@ -19,9 +19,9 @@ void read_all(const std::string& path) {
   }
 }
 
-int read(std::string_view bytes) { return taken_file(path_of(bytes), read_all); }
+int give_zip(std::string_view bytes) { return taken_file(path_of(bytes), read_zip); }
 
-const Register target("zip", read);
+const Register zip_target("zip", give_zip);
 
 }  // namespace
 }  // namespace bilevel::fuzz

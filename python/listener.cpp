@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Object {
+struct ListenerObject {
   py::object object;
 };
 
@@ -61,7 +61,7 @@ RunContext make_context(const py::object& listener, const py::dict& place) {
     where.save_seconds = py::float_(py::object(place["save_every"]));
     if (!(where.save_seconds >= 0)) throw py::value_error("save_every: must be at least 0");
   }
-  const auto all = held(Object{listener});
+  const auto all = held(ListenerObject{listener});
   const bool wants_steps = py::bool_(listener.attr("wants_steps"));
   RunContext::Listener heard;
   heard.line = [all](const std::string& text) {

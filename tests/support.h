@@ -51,6 +51,17 @@ inline std::string test_name(std::string name) {
   return name;
 }
 
+inline std::vector<std::string> estimator_names() {
+  std::vector<std::string> names;
+  for (const EstimatorRow& row : estimator_rows()) names.push_back(row.name);
+  return names;
+}
+inline EstimatorSettings with_terms(int64_t terms) {
+  EstimatorSettings settings;
+  settings.terms = settings.truncate = terms;
+  return settings;
+}
+
 // The gradient of a function of x by central differences, one entry at a time; error about step^2.
 inline Tensor finite_differences(const std::function<double(const Tensor&)>& function, const Tensor& x,
                                  double step = 1e-5) {

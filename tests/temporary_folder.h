@@ -12,6 +12,13 @@
 
 namespace bilevel::test {
 
+// A file, with the folders above it; returns its path.
+inline std::string put(const std::string& path, const std::string& bytes) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  return path;
+}
+
 class TemporaryFolder {
  public:
   TemporaryFolder() {

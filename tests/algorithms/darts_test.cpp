@@ -12,7 +12,7 @@
 namespace bilevel::test {
 namespace {
 
-DartsOptions small(const std::string& optimizer = "heavy-ball") {
+DartsOptions small_darts(const std::string& optimizer = "heavy-ball") {
   DartsOptions options;
   options.inner.optimizer = optimizer;
   options.inner.rate = sampled_rate;
@@ -22,7 +22,7 @@ DartsOptions small(const std::string& optimizer = "heavy-ball") {
 }
 
 TEST(Darts, an_iteration_is_the_rule_by_hand) {
-  const Darts darts(small());
+  const Darts darts(small_darts());
   SampledRun run(darts);
   for (int k = 0; k < 3; ++k) {
     const IterationSummary summary = run.step();
@@ -57,7 +57,7 @@ TEST(Darts, an_iteration_is_the_rule_by_hand) {
 TEST(Darts, the_direction_is_truncated_with_one_kept_step_over_the_same_batch) {
   for (const std::string& optimizer : inner_optimizer_names()) {
     for (const double clip : {0.0, 0.5}) {
-      DartsOptions options = small(optimizer);
+      DartsOptions options = small_darts(optimizer);
       options.inner.clip_norm = clip;
       const Darts darts(options);
       SampledRun run(darts);
@@ -86,7 +86,7 @@ TEST(Darts, the_direction_is_truncated_with_one_kept_step_over_the_same_batch) {
 
 // The quadratic's gradients are linear in w, so that a difference has no error but rounding.
 TEST(Darts, the_cross_product_may_be_a_central_difference) {
-  DartsOptions options = small();
+  DartsOptions options = small_darts();
   const Darts exact(options);
   options.curvature.difference_cross = true;
   const Darts differences(options);
@@ -101,7 +101,7 @@ TEST(Darts, the_cross_product_may_be_a_central_difference) {
 }
 
 TEST(Darts, first_order_takes_df_dx_where_w_is) {
-  DartsOptions options = small();
+  DartsOptions options = small_darts();
   options.first_order = true;
   const Darts darts(options);
   SampledRun run(darts);
@@ -129,7 +129,7 @@ TEST(Darts, the_real_step_is_at_the_projected_x) {
   };
   const Quadratic quadratic({.dimension = 3, .samples = 12, .seed = 11});
   const Boxed boxed(quadratic);
-  const Darts darts(small("gd"));
+  const Darts darts(small_darts("gd"));
   Oracle oracle(boxed);
   Streams streams(1, 12, 12);
   AlgorithmState state = darts.init(oracle, vec({0.3, -0.2, 0.5}), vec({0.1, 0.7, -0.4}));
@@ -140,10 +140,10 @@ TEST(Darts, the_real_step_is_at_the_projected_x) {
 }
 
 TEST(Darts, misuse_names_the_option_and_the_bound) {
-  DartsOptions options = small();
+  DartsOptions options = small_darts();
   options.curvature.difference_step = 0;
   EXPECT_THAT(message([&] { Darts{options}; }), ::testing::HasSubstr("difference_step = 0"));
-  options = small();
+  options = small_darts();
   options.inner.rate = -1;
   EXPECT_THAT(message([&] { Darts{options}; }), ::testing::HasSubstr("inner_rate = -1"));
 }

@@ -164,11 +164,12 @@ TEST(F2sa, w_and_z_share_their_samples_of_g) {
 }
 
 // One step by hand, grad_x g by differences of the loss.
-struct ByHand {
+struct BomeByHand {
   Tensor w, x, direction;
   double lambda;
 };
-ByHand bome_by_hand(const Problem& problem, const AlgorithmSettings& s, const Tensor& w, const Tensor& x) {
+BomeByHand bome_by_hand(const Problem& problem, const AlgorithmSettings& s, const Tensor& w,
+                        const Tensor& x) {
   Tensor solved = w;
   for (int64_t t = 0; t < s.inner.steps; ++t) {
     solved = solved - s.inner.rate * dense_at(problem, solved, x).gradient;
@@ -202,7 +203,7 @@ TEST(Bome, steps_as_printed_with_the_multiplier_on_and_off) {
       const Tensor w = random_vector(3, seed);
       for (const double barrier : {2.0, 1e-3}) {
         settings.barrier = barrier;
-        const ByHand expected = bome_by_hand(problem, settings, w, known.x);
+        const BomeByHand expected = bome_by_hand(problem, settings, w, known.x);
         const auto algorithm = make_algorithm("bome", settings);
         Oracle oracle(problem);
         Streams streams(1, 12, 12);

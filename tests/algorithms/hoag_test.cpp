@@ -17,7 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-HoagOptions small() {
+HoagOptions small_hoag() {
   HoagOptions options;
   options.inner_rate = sampled_rate;
   options.outer.rate = 1e-3;
@@ -37,7 +37,7 @@ TEST(Hoag, tolerances_fall_as_they_say) {
 
 // Measured from outside, on dense derivatives; and the direction is the formula with its own v.
 TEST(Hoag, solves_both_problems_to_the_tolerance_of_the_iteration) {
-  HoagOptions options = small();
+  HoagOptions options = small_hoag();
   options.tolerance = {.first = 0.1, .factor = 0.5};
   options.adaptive = false;
   const Hoag hoag(options);
@@ -68,7 +68,7 @@ TEST(Hoag, solves_both_problems_to_the_tolerance_of_the_iteration) {
 }
 
 TEST(Hoag, says_when_a_limit_was_hit) {
-  HoagOptions options = small();
+  HoagOptions options = small_hoag();
   options.tolerance.first = 1e-6;
   options.tolerance.most_steps = 1;
   const Hoag few(options);
@@ -83,7 +83,7 @@ TEST(Hoag, says_when_a_limit_was_hit) {
 TEST(Hoag, lengthens_a_short_step_and_takes_back_a_long_one) {
   for (const double times : {1e-2, 300.0}) {
     Known known = known_quadratic();
-    HoagOptions options = small();
+    HoagOptions options = small_hoag();
     options.inner_rate = known.inner_rate;
     options.outer.rate = times * known.outer_rate;
     options.tolerance.first = 1e-8;  // so that what it leaves open is small
@@ -125,7 +125,7 @@ TEST(Hoag, lengthens_a_short_step_and_takes_back_a_long_one) {
 // to go back to.
 TEST(Hoag, comes_back_from_where_the_inner_problem_is_not_finite) {
   const Known known = known_ridge();
-  HoagOptions options = small();
+  HoagOptions options = small_hoag();
   options.inner_rate = known.inner_rate;
   options.outer.rate = 1000 * known.outer_rate;
   const SolveSummary summary = solve_from(known, Hoag(options), {.iterations = 300, .records = 1});
@@ -139,7 +139,7 @@ TEST(Hoag, comes_back_from_where_the_inner_problem_is_not_finite) {
 TEST(Hoag, a_rejected_step_restores_everything) {
   for (const char* optimizer : {"sgd", "adam"}) {
     const Known known = known_ridge();
-    HoagOptions options = small();
+    HoagOptions options = small_hoag();
     options.inner_rate = known.inner_rate;
     options.outer.optimizer = optimizer;
     options.outer.momentum = 0.9;
@@ -182,7 +182,7 @@ TEST(Hoag, never_ends_above_where_it_has_been) {
   const Ridge ridge(RidgeOptions{});
   for (const char* optimizer : {"sgd", "adam"}) {
     for (const double rate : {0.05, 0.5, 5.0}) {
-      HoagOptions options = small();
+      HoagOptions options = small_hoag();
       options.inner_rate = 0.01;
       options.outer.optimizer = optimizer;
       options.outer.rate = rate;
@@ -236,7 +236,7 @@ TEST(Hoag, a_tolerance_is_a_distance_times_the_curvature) {
 TEST(Hoag, misuse_names_the_option_and_the_bound) {
   const auto of = [](auto change) {
     return message([&] {
-      HoagOptions options = small();
+      HoagOptions options = small_hoag();
       change(options);
       Hoag{options};
     });

@@ -14,7 +14,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-SolveOptions options_for(const AlgorithmSettings& settings, OnFailure on_failure = OnFailure::stop) {
+SolveOptions two_hundred_steps(const AlgorithmSettings& settings, OnFailure on_failure = OnFailure::stop) {
   SolveOptions options{.iterations = 200, .records = 10};
   options.settings = settings;
   options.on_failure = on_failure;
@@ -34,7 +34,7 @@ TEST(LinearSolves, a_series_that_diverges_most_times_ends_the_run_with_the_rate_
   const Known known = known_quadratic();
   const AlgorithmSettings settings = diverging_series(known);
   for (const char* name : {"idarts", "stocbio", "mrbo"}) {
-    const SolveSummary s = solve_from(known, *make_algorithm(name, settings), options_for(settings));
+    const SolveSummary s = solve_from(known, *make_algorithm(name, settings), two_hundred_steps(settings));
     EXPECT_EQ(s.reason, StopReason::failed) << name;
     EXPECT_LE(s.state.iteration, 20) << name;
     EXPECT_THAT(s.message,
@@ -47,7 +47,7 @@ TEST(LinearSolves, a_series_that_diverges_most_times_ends_the_run_with_the_rate_
 TEST(LinearSolves, a_run_too_short_to_be_ended_by_them_fails_at_its_end) {
   const Known known = known_quadratic();
   const AlgorithmSettings settings = diverging_series(known);
-  SolveOptions options = options_for(settings);
+  SolveOptions options = two_hundred_steps(settings);
   options.iterations = 3;
   const SolveSummary s = solve_from(known, *make_algorithm("idarts", settings), options);
   EXPECT_EQ(s.reason, StopReason::failed);
@@ -61,8 +61,8 @@ TEST(LinearSolves, a_run_too_short_to_be_ended_by_them_fails_at_its_end) {
 TEST(LinearSolves, backtracking_lowers_their_rate_and_goes_on) {
   const Known known = known_quadratic();
   const AlgorithmSettings settings = diverging_series(known);
-  const SolveSummary s =
-      solve_from(known, *make_algorithm("idarts", settings), options_for(settings, OnFailure::backtrack));
+  const SolveSummary s = solve_from(known, *make_algorithm("idarts", settings),
+                                    two_hundred_steps(settings, OnFailure::backtrack));
   EXPECT_EQ(s.reason, StopReason::iterations) << s.message;
   ASSERT_EQ(s.failures.size(), 1U);
   EXPECT_THAT(s.failures[0].repair, HasSubstr("linear rate"));
@@ -75,12 +75,14 @@ TEST(LinearSolves, conjugate_gradients_that_meet_negative_curvature_most_times_e
   AlgorithmSettings settings;
   settings.inner = {.steps = 5, .rate = mlp.inner_rate};
   settings.outer.rate = 1e-3;
-  const SolveSummary s = solve(*mlp.problem, *make_algorithm("aid-cg", settings), options_for(settings));
+  const SolveSummary s =
+      solve(*mlp.problem, *make_algorithm("aid-cg", settings), two_hundred_steps(settings));
   EXPECT_EQ(s.reason, StopReason::failed);
   EXPECT_THAT(s.message,
               AllOf(HasSubstr("negative"), HasSubstr("--damping"), HasSubstr("--curvature gauss-newton")));
   settings.hypergradient.curvature.kind = "gauss-newton";
-  const SolveSummary safe = solve(*mlp.problem, *make_algorithm("aid-cg", settings), options_for(settings));
+  const SolveSummary safe =
+      solve(*mlp.problem, *make_algorithm("aid-cg", settings), two_hundred_steps(settings));
   EXPECT_EQ(safe.reason, StopReason::iterations) << safe.message;
 }
 
@@ -91,7 +93,8 @@ TEST(LinearSolves, a_short_series_on_a_network_is_a_formula_and_goes_on) {
   settings.outer.rate = 1e-3;
   settings.hypergradient.terms = 2;
   settings.linear_rate = 0.01;
-  const SolveSummary s = solve(*mlp.problem, *make_algorithm("idarts", settings), options_for(settings));
+  const SolveSummary s =
+      solve(*mlp.problem, *make_algorithm("idarts", settings), two_hundred_steps(settings));
   EXPECT_EQ(s.reason, StopReason::iterations) << s.message;
 }
 
@@ -99,7 +102,7 @@ TEST(LinearSolves, residuals_that_are_rounding_do_not_diverge) {
   const Known known = known_quadratic();
   AlgorithmSettings settings = settings_for(known);
   settings.hypergradient.terms = 200;
-  SolveOptions options = options_for(settings);
+  SolveOptions options = two_hundred_steps(settings);
   options.iterations = 1000;
   const SolveSummary s = solve_from(known, *make_algorithm("aid-fp", settings), options);
   EXPECT_EQ(s.reason, StopReason::iterations) << s.message;
@@ -112,7 +115,7 @@ TEST(LinearSolves, noise_of_new_batches_is_no_divergence) {
   settings.inner = {.steps = 5, .rate = 0.1 * cleaning.inner_rate};
   settings.outer.rate = 1;
   for (const char* name : {"amigo", "stocbio", "mrbo", "bsa", "ttsa", "aid-fp"}) {
-    SolveOptions options = options_for(settings);
+    SolveOptions options = two_hundred_steps(settings);
     options.batches = {.inner_batch = 8, .outer_batch = 8};
     const SolveSummary s = solve(*cleaning.problem, *make_algorithm(name, settings), options);
     EXPECT_EQ(s.reason, StopReason::iterations) << name << ": " << s.message;
@@ -126,7 +129,7 @@ TEST(LinearSolves, damping_repairs_nothing_where_none_is_read) {
   settings.outer.rate *= 1e12;
   for (const char* name : {"itd", "f2sa"}) {
     const SolveSummary s =
-        solve_from(known, *make_algorithm(name, settings), options_for(settings, OnFailure::damp));
+        solve_from(known, *make_algorithm(name, settings), two_hundred_steps(settings, OnFailure::damp));
     EXPECT_TRUE(ended_badly(s.reason)) << name;
     ASSERT_EQ(s.failures.size(), 1U) << name;
     EXPECT_EQ(s.failures[0].repair, "none") << name;

@@ -14,7 +14,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-StocbioOptions small() {
+StocbioOptions small_stocbio() {
   StocbioOptions options;
   options.inner.steps = 3;
   options.inner.rate = sampled_rate;
@@ -26,7 +26,7 @@ StocbioOptions small() {
 
 // eta times the whole sum, new batches for every product, training data for H and C, and df/dx.
 TEST(Stocbio, the_direction_is_algorithm_3_on_the_batches_it_read) {
-  const Stocbio stocbio(small());
+  const Stocbio stocbio(small_stocbio());
   SampledRun run(stocbio);
   for (int iteration = 0; iteration < 3; ++iteration) {
     const IterationSummary summary = run.step();
@@ -37,10 +37,10 @@ TEST(Stocbio, the_direction_is_algorithm_3_on_the_batches_it_read) {
     const Dense at_cross = run.at(w, run.before.x, calls.cross.at(0), calls.outer_gradient.at(0));
     Tensor r = at_cross.p, sum = r;
     for (const Batch& b : calls.hessian) {
-      r = r - small().linear_rate * run.at(w, run.before.x, b).hessian.mv(r);
+      r = r - small_stocbio().linear_rate * run.at(w, run.before.x, b).hessian.mv(r);
       sum = sum + r;
     }
-    const Tensor expected = at_cross.direct - at_cross.cross.mv(small().linear_rate * sum);
+    const Tensor expected = at_cross.direct - at_cross.cross.mv(small_stocbio().linear_rate * sum);
     EXPECT_GT(length(at_cross.direct), 0.05 * length(expected));  // it would be missed
     EXPECT_LT(relative_error(summary.direction, expected), 1e-12);
     EXPECT_LT(relative_error(run.state.x, run.before.x - 1e-3 * expected), 1e-12);
@@ -51,7 +51,7 @@ TEST(Stocbio, the_direction_is_algorithm_3_on_the_batches_it_read) {
 }
 
 TEST(Stocbio, without_decay_every_batch_is_the_runs_or_the_given_one) {
-  StocbioOptions options = small();
+  StocbioOptions options = small_stocbio();
   const Stocbio plain(options);
   SampledRun of_the_run(plain);
   of_the_run.step();
@@ -68,7 +68,7 @@ TEST(Stocbio, without_decay_every_batch_is_the_runs_or_the_given_one) {
 
 // |B_{Q+1-j}| = ceil(B Q (1 - eta mu)^(j-1)): the largest is read first.
 TEST(Stocbio, batches_decay_along_the_series) {
-  StocbioOptions options = small();
+  StocbioOptions options = small_stocbio();
   options.terms = 3;
   options.hessian_batch = 2;
   options.strong_convexity = 0.5 / options.linear_rate;
@@ -89,7 +89,7 @@ TEST(Stocbio, batches_decay_along_the_series) {
 }
 
 TEST(Stocbio, a_run_on_full_sets_is_full_and_is_the_neumann_estimator) {
-  StocbioOptions options = small();
+  StocbioOptions options = small_stocbio();
   options.strong_convexity = 0.5 / options.linear_rate;
   const Stocbio stocbio(options);
   SampledRun run(stocbio, StreamOptions{});
@@ -101,14 +101,14 @@ TEST(Stocbio, a_run_on_full_sets_is_full_and_is_the_neumann_estimator) {
 }
 
 TEST(Stocbio, misuse_names_the_option_and_the_bound) {
-  StocbioOptions options = small();
+  StocbioOptions options = small_stocbio();
   options.strong_convexity = 1.5 / options.linear_rate;
   EXPECT_THAT(message([&] { Stocbio{options}; }),
               AllOf(HasSubstr("strong_convexity"), HasSubstr("below 1 / rate")));
-  options = small();
+  options = small_stocbio();
   options.terms = -1;
   EXPECT_THAT(message([&] { Stocbio{options}; }), AllOf(HasSubstr("terms = -1"), HasSubstr("at least 0")));
-  options = small();
+  options = small_stocbio();
   options.hessian_batch = -3;
   EXPECT_THAT(message([&] { Stocbio{options}; }), HasSubstr("hessian_batch = -3"));
 }

@@ -20,8 +20,6 @@ const std::string darts_cell =
     "reduce: (max_pool_3x3,0)(max_pool_3x3,1) (skip_connect,2)(max_pool_3x3,1) "
     "(max_pool_3x3,0)(skip_connect,2) (skip_connect,2)(max_pool_3x3,1)'";
 
-void put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
-
 std::string refusal(const std::string& arguments, int exit_code = 2) {
   const Output output = run_program("count " + arguments);
   EXPECT_EQ(output.exit_code, exit_code) << output.err;

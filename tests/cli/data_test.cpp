@@ -17,11 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string put(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-  return path;
-}
-
 TEST(DataShow, PrintsSizesClassesMeanAndDeviation) {
   const TemporaryFolder folder;
   // IDX: ten images of 1 x 2 pixels, 0 and 10 in the first five, 20 and 30 in the others.

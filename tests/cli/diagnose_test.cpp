@@ -17,12 +17,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-json run_json(const std::string& arguments) {
-  const Output output = run_program(arguments + " --json");
-  EXPECT_EQ(output.exit_code, 0) << output.err;
-  return output.json();
-}
-
 // The lines are printed to be typed: each runs, and check's table has the promised error.
 TEST(Diagnose, ItsCommandsCanBeTyped) {
   for (const std::string problem :

@@ -46,11 +46,11 @@ bool same(const std::string& shown, const std::string& used) {
   return !shown.empty() && !used.empty() && *shown_end == 0 && *used_end == 0 && a == b;
 }
 
-struct Job {
+struct SmallJob {
   std::string command, arguments;
-  friend std::ostream& operator<<(std::ostream& out, const Job& job) { return out << job.command; }
+  friend std::ostream& operator<<(std::ostream& out, const SmallJob& job) { return out << job.command; }
 };
-class HelpDefaults : public ::testing::TestWithParam<Job> {};
+class HelpDefaults : public ::testing::TestWithParam<SmallJob> {};
 
 // Forty examples of two classes that a line parts.
 void write_table(const std::string& path) {
@@ -81,13 +81,14 @@ TEST_P(HelpDefaults, AreThoseThatARunUses) {
 
 INSTANTIATE_TEST_SUITE_P(
     Commands, HelpDefaults,
-    ::testing::Values(Job{"solve", "--problem ridge --iterations 1"}, Job{"interact", "--iterations 1"},
-                      Job{"compare", "--problem toy --algorithms aid-cg --iterations 2 --outer-rate 0.01"},
-                      Job{"clean", "--train TABLE --valid TABLE --iterations 1"},
-                      Job{"tune", "--train TABLE --iterations 1"},
-                      Job{"learn",
-                          "--data blobs --learner aid --queries 5 --filters 4 --meta-batch 2 --valid-tasks 2 "
-                          "--test-tasks 2 --iterations 1"}),
+    ::testing::Values(
+        SmallJob{"solve", "--problem ridge --iterations 1"}, SmallJob{"interact", "--iterations 1"},
+        SmallJob{"compare", "--problem toy --algorithms aid-cg --iterations 2 --outer-rate 0.01"},
+        SmallJob{"clean", "--train TABLE --valid TABLE --iterations 1"},
+        SmallJob{"tune", "--train TABLE --iterations 1"},
+        SmallJob{"learn",
+                 "--data blobs --learner aid --queries 5 --filters 4 --meta-batch 2 --valid-tasks 2 "
+                 "--test-tasks 2 --iterations 1"}),
     [](const auto& row) { return row.param.command; });
 
 TEST(Seeds, OneNumberIsRefusedWithTheTwoThingsItMayMean) {

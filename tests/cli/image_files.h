@@ -4,12 +4,11 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "bilevel/core/tensor.h"
+#include "tests/temporary_folder.h"
 
 namespace bilevel::test {
 
@@ -56,11 +55,6 @@ inline std::string grey_png(uint32_t width, uint32_t height, const std::string& 
   stream += rows + big_endian(b << 16 | a);
   const std::string header = big_endian(width) + big_endian(height) + std::string("\x08\0\0\0\0", 5);
   return "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + chunk("IDAT", stream) + chunk("IEND", "");
-}
-
-inline void put(const std::string& path, const std::string& bytes) {
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 }  // namespace bilevel::test

@@ -56,7 +56,7 @@ json timeless(json value) {
   }
   return value;
 }
-json lines_of(const std::string& path) {
+json timeless_lines(const std::string& path) {
   json lines = json::array();
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) lines.push_back(timeless(json::parse(line)));
@@ -77,7 +77,7 @@ void expect_the_same_run(const std::string& whole, const std::string& killed) {
     if (name == "solve/records") continue;  // with what a clock says: their numbers are compared as metrics
     EXPECT_TRUE(same_bits(tensor, found.tensors.at(name))) << name;
   }
-  EXPECT_EQ(lines_of(killed + "/metrics.jsonl"), lines_of(whole + "/metrics.jsonl"));
+  EXPECT_EQ(timeless_lines(killed + "/metrics.jsonl"), timeless_lines(whole + "/metrics.jsonl"));
   EXPECT_EQ(timeless(json::parse(read_text(killed + "/summary.json"))),
             timeless(json::parse(read_text(whole + "/summary.json"))));
   EXPECT_EQ(json::parse(read_text(killed + "/run.json")).at("status"), "finished");
@@ -105,7 +105,7 @@ bool writes_a_checkpoint(const std::string& folder) {
 }
 
 // One command, and how often it is killed.
-struct Job {
+struct KilledJob {
   std::string arguments;  // the command first; no --out
   int kills = 2;
 };
@@ -129,7 +129,7 @@ class KillTest : public ::testing::Test {
   }
 
   // Commands whose runs are killed; another one is another line.
-  std::vector<Job> jobs() const {
+  std::vector<KilledJob> jobs() const {
     const std::string own = " --train " + folder_ / "x.npy" + " --train-labels " + folder_ / "y.npy" +
                             " --valid " + folder_ / "xv.npy" + " --valid-labels " + folder_ / "yv.npy";
     const std::string images = " --data " + folder_ / "images" + " --labels " + folder_ / "labels" +
@@ -178,12 +178,14 @@ class KillTest : public ::testing::Test {
     };
   }
 
-  std::string start(const Job& job, const std::string& folder) const {
+  std::string start(const KilledJob& job, const std::string& folder) const {
     return job.arguments + " --threads 1 --quiet --json --out " + folder;
   }
-  static std::string command_of(const Job& job) { return job.arguments.substr(0, job.arguments.find(' ')); }
+  static std::string command_of(const KilledJob& job) {
+    return job.arguments.substr(0, job.arguments.find(' '));
+  }
   // How the run in the folder goes on: a process that was killed before its run.json had not begun one.
-  std::string go_on(const Job& job, const std::string& folder) const {
+  std::string go_on(const KilledJob& job, const std::string& folder) const {
     if (facts_of(folder) == 0) return start(job, folder);
     // Where and how often it saves is of the process, not of the run.
     const size_t every = job.arguments.find("--save-every ");
@@ -195,7 +197,7 @@ class KillTest : public ::testing::Test {
   struct Length {
     double before = 0, after = 0;  // seconds until run.json is there, and from then to the run's end
   };
-  Length run_whole(const Job& job, const std::string& folder) const {
+  Length run_whole(const KilledJob& job, const std::string& folder) const {
     const auto begin = Clock::now();
     Background program(start(job, folder), folder_ / "err");
     Length length;
@@ -244,7 +246,7 @@ class KillTest : public ::testing::Test {
 // Two kills a run, the second one of what went on after the first.
 TEST_F(KillTest, AKilledRunGoesOnToTheSameBits) {
   int number = 0;
-  for (const Job& job : jobs()) {
+  for (const KilledJob& job : jobs()) {
     SCOPED_TRACE(job.arguments);
     const std::string name = folder_ / ("run" + std::to_string(number++));
     const Length length = run_whole(job, name + "-whole");
@@ -286,7 +288,7 @@ TEST_F(KillTest, AKillWhileACheckpointIsWritten) {
   const Tensor labels = at::arange(examples, at::kLong).remainder(3);
   write_npy(folder_ / "large.npy", at::stack({labels.to(at::kDouble), at::ones({examples}, at::kDouble)}, 1));
   write_npy(folder_ / "large-labels.npy", labels);
-  const Job job{
+  const KilledJob job{
       "solve --problem hyper-cleaning --algorithm soba --inner-batch 8 --outer-batch 8 --iterations 25 "
       "--inner-rate 0.1 --outer-optimizer adam --save-every 0 --train-features " +
       folder_ / "large.npy" + " --train-labels " + folder_ / "large-labels.npy" + " --valid-features " +

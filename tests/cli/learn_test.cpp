@@ -20,12 +20,6 @@ const std::string small =
     "20 "
     "--threads 1 --quiet";
 
-json run_json(const std::string& arguments) {
-  const Output output = run_program(arguments + " --json");
-  EXPECT_EQ(output.exit_code, 0) << output.err;
-  return output.json();
-}
-
 TEST(Learn, RisesAboveChanceAndSaysSo) {
   const TemporaryFolder folder;
   const json report = run_json(small + " --iterations 60 --records 3 --out " + (folder / "run"));

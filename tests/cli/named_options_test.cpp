@@ -50,14 +50,14 @@ Names options_in(const std::string& text) {
   return found;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> lines_of_text(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
 }
 
-struct Command {
+struct HelpOfCommand {
   std::string help;
   Names options;
 };
@@ -66,7 +66,7 @@ struct Command {
 class Commands {
  public:
   Commands() { add(""); }
-  const std::map<std::string, Command>& all() const { return all_; }
+  const std::map<std::string, HelpOfCommand>& all() const { return all_; }
   Names every_option() const {
     Names options;
     for (const auto& [name, command] : all_) options.insert(command.options.begin(), command.options.end());
@@ -78,11 +78,11 @@ class Commands {
     Output output = run_program(name + " --help");
     if (output.out.find("--help-all") != std::string::npos) output = run_program(name + " --help-all");
     EXPECT_EQ(output.exit_code, 0) << name;
-    Command& command = all_[name];
+    HelpOfCommand& command = all_[name];
     command.help = output.out;
     bool subcommands = false;
     std::vector<std::string> below;
-    for (const std::string& line : lines_of(output.out)) {
+    for (const std::string& line : lines_of_text(output.out)) {
       if (line.starts_with("Subcommands:")) subcommands = true;
       if (line.starts_with("Examples:")) break;
       // Options and subcommands are indented by a few blanks, what explains them by many.
@@ -99,10 +99,10 @@ class Commands {
     for (const std::string& one : below) add(name.empty() ? one : name + " " + one);
   }
 
-  std::map<std::string, Command> all_;
+  std::map<std::string, HelpOfCommand> all_;
 };
 
-const Commands& commands() {
+const Commands& helped_commands() {
   static const Commands all;
   return all;
 }
@@ -162,7 +162,7 @@ std::string literals_of(const std::string& text) {
 std::vector<std::pair<std::string, Names>> shown_commands(const std::string& text) {
   std::vector<std::pair<std::string, Names>> shown;
   static const std::regex call("bilevel ((data|runs) )?([a-z]+)( |$)");
-  const std::vector<std::string> lines = lines_of(text);
+  const std::vector<std::string> lines = lines_of_text(text);
   for (size_t i = 0; i < lines.size(); ++i) {
     std::string line = lines[i];
     while (line.ends_with('\\') && i + 1 < lines.size()) line = line.substr(0, line.size() - 1) + lines[++i];
@@ -177,7 +177,7 @@ std::vector<std::pair<std::string, Names>> shown_commands(const std::string& tex
       shown.insert(shown.end(), started.begin(), started.end());
       rest = rest.substr(0, other);
     }
-    const auto& all = commands().all();
+    const auto& all = helped_commands().all();
     std::string name = match[3];
     if (match[1].matched && all.count(match[1].str() + name) > 0) name = match[1].str() + name;
     if (match[1].matched && all.count(name) == 0) name = match[2];
@@ -187,7 +187,7 @@ std::vector<std::pair<std::string, Names>> shown_commands(const std::string& tex
 }
 
 TEST(NamedOptions, HelpIsReadAsItShould) {
-  const auto& all = commands().all();
+  const auto& all = helped_commands().all();
   ASSERT_EQ(all.count("search"), 1U);
   ASSERT_EQ(all.count("data show"), 1U);
   EXPECT_GT(all.size(), 15U);
@@ -204,7 +204,7 @@ TEST(NamedOptions, HelpIsReadAsItShould) {
 }
 
 TEST(NamedOptions, EveryOptionInADocumentExists) {
-  Names known = commands().every_option();
+  Names known = helped_commands().every_option();
   known.insert(of_other_programs.begin(), of_other_programs.end());
   for (const char* folder : {"bench", "scripts"}) {  // whose programs the documents call too
     for (const std::string& path : files_in(folder, "")) known.merge(options_in(read_text(path)));
@@ -229,7 +229,7 @@ Names marked_in(const std::string& text) {
 }
 
 TEST(NamedOptions, EveryOptionInAMessageExists) {
-  Names known = commands().every_option();
+  Names known = helped_commands().every_option();
   known.insert(of_other_programs.begin(), of_other_programs.end());
   size_t seen = 0;
   for (const char* folder : {"bilevel", "cli"}) {
@@ -255,13 +255,13 @@ TEST(NamedOptions, ShownCommandLinesUseTheirOwnOptions) {
     for (const auto& [name, options] : shown_commands(text)) {
       ++seen;
       for (const std::string& option : options) {
-        EXPECT_EQ(commands().all().at(name).options.count(option), 1U)
+        EXPECT_EQ(helped_commands().all().at(name).options.count(option), 1U)
             << where << ": `bilevel " << name << "` has no " << option;
       }
     }
   };
   for (const std::string& path : documents()) check(path, read_text(path));
-  for (const auto& [name, command] : commands().all()) check(name + " --help", command.help);
+  for (const auto& [name, command] : helped_commands().all()) check(name + " --help", command.help);
   EXPECT_GT(seen, 100U);
 }
 

@@ -137,7 +137,7 @@ TEST(NumberRanges, theMessageSaysTheBound) {
 
 // ---- jobs ----
 
-struct Job {
+struct WorkingJob {
   Words command, arguments;
   bool has_folder = false;  // takes --out DIR, and has a run.json there once it works
 };
@@ -158,7 +158,7 @@ class Jobs {
   std::string place(const std::string& name) const { return folder_ / name; }
 
   // The smallest job of the command that reads the option.
-  Job job(const Numeric& number) const {
+  WorkingJob job(const Numeric& number) const {
     const std::string command = text_of(number.command);
     const Words images = {"--data", place("images"), "--labels", place("labels")};
     const auto all = [](Words words, const Words& more) {
@@ -194,7 +194,7 @@ class Jobs {
     };
     const auto base = bases.find(command);
     if (base == bases.end()) return {};  // a new command: give it a job above
-    Job job{number.command, base->second};
+    WorkingJob job{number.command, base->second};
     const std::set<std::string> without_folder = {"check", "diagnose", "count", "data show", "query"};
     job.has_folder = !without_folder.contains(command);
     if (job.has_folder) job.arguments = all(job.arguments, {"--out", "run"});
@@ -253,7 +253,7 @@ class Jobs {
 // What one number came to; empty where all is well.
 class Trial {
  public:
-  Trial(Numeric number, std::string value, const Job& job, const std::string& folder)
+  Trial(Numeric number, std::string value, const WorkingJob& job, const std::string& folder)
       : number_(std::move(number)),
         value_(std::move(value)),
         has_folder_(job.has_folder),
@@ -301,7 +301,7 @@ class Trial {
 #else
   static constexpr double refusal_seconds = 1, patience = 0.25, latest_start = 5;
 #endif
-  static Words arguments(const Numeric& number, const std::string& value, const Job& job) {
+  static Words arguments(const Numeric& number, const std::string& value, const WorkingJob& job) {
     Words words = number.command, rest = job.arguments;
     Jobs::set(rest, number.option, value);
     words.insert(words.end(), rest.begin(), rest.end());
@@ -351,7 +351,7 @@ TEST(NumberRanges, aJobStartsAndStopsOrItsNumberIsRefused) {
         ++parsed;
         continue;
       }
-      const Job job = jobs.job(number);
+      const WorkingJob job = jobs.job(number);
       ASSERT_FALSE(job.command.empty()) << "no job for " << text_of(number.command) << " " << number.option;
       const std::string place = folder / std::to_string(forked++);
       std::filesystem::create_directory(place);

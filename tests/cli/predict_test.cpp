@@ -39,7 +39,7 @@ std::string leaves(int first, int count, bool with_kind = true, bool with_extra 
   return text;
 }
 
-json run_json(const std::string& arguments) {
+json run_on_one_thread(const std::string& arguments) {
   const Output output = run_program(arguments + " --json --threads 1");
   EXPECT_EQ(output.exit_code, 0) << arguments << '\n' << output.err;
   return output.exit_code == 0 ? output.json() : json();
@@ -54,8 +54,8 @@ class Predict : public ::testing::Test {
   }
   // The classes that new.csv should get, as its CSV has them.
   void expect_leaves(const std::string& run) const {
-    const json predicted = run_json("predict --quiet --run " + run + " --data " + folder_ / "new.csv" +
-                                    " --output " + folder_ / "out.csv");
+    const json predicted = run_on_one_thread("predict --quiet --run " + run + " --data " +
+                                             folder_ / "new.csv" + " --output " + folder_ / "out.csv");
     ASSERT_TRUE(predicted.is_object());
     EXPECT_EQ(predicted.at("classes"), json::array({"birch; white", "oak", "red maple"}));
     ASSERT_EQ(predicted.at("predictions").size(), 9U);
@@ -99,7 +99,8 @@ TEST_F(Predict, CleanGivesNamesBackAndWritesItsModel) {
     noisy.replace(noisy.find("1004;"), std::string("1004;5,4;7,4;red;\"red maple\"").size(),
                   "1004;5,4;7,4;red;\"oak\"");
     put(folder_ / "train.csv", noisy);
-    const json cleaned = run_json("clean --by " + by + files() + " --out " + folder_ / by.substr(0, 5));
+    const json cleaned =
+        run_on_one_thread("clean --by " + by + files() + " --out " + folder_ / by.substr(0, 5));
     ASSERT_TRUE(cleaned.is_object()) << by;
     EXPECT_EQ(cleaned.at("class_names"), json::array({"birch; white", "oak", "red maple"}));
     EXPECT_THAT(read_text(folder_ / by.substr(0, 5) + "/weights.csv"), HasSubstr("\n4,oak,"));
@@ -118,14 +119,14 @@ TEST_F(Predict, CleanGivesNamesBackAndWritesItsModel) {
 }
 
 TEST_F(Predict, RowsThatWereDroppedKeepTheirNumbers) {
-  const json cleaned = run_json("clean --missing drop --quiet --train " + folder_ / "train.csv" + " --out " +
-                                folder_ / "dropped");
+  const json cleaned = run_on_one_thread("clean --missing drop --quiet --train " + folder_ / "train.csv" +
+                                         " --out " + folder_ / "dropped");
   EXPECT_EQ(cleaned.at("train_examples"), 55);
   const CsvTable weights = read_csv(folder_ / "dropped/weights.csv",
                                     {.drop = {"given_label", "suggested_label"}, .keep = {"index"}});
   EXPECT_EQ(weights.values[5][0].item<int64_t>(), 6);  // row 5 has no width
   const json predicted =
-      run_json("predict --quiet --run " + folder_ / "dropped" + " --data " + folder_ / "train.csv");
+      run_on_one_thread("predict --quiet --run " + folder_ / "dropped" + " --data " + folder_ / "train.csv");
   EXPECT_EQ(predicted.at("predictions")[5].at("row"), 6);
   EXPECT_GT(predicted.at("accuracy"), 95);
 }
@@ -137,14 +138,14 @@ TEST_F(Predict, InteractTakesNamesOfTasks) {
                         i % 9 - 4 > 0 ? "yes" : "no");
   }
   put(folder_ / "shops.csv", text);
-  const json shops =
-      run_json("interact --quiet --iterations 20 --task-column shop --label-column sold --bias --train " +
-               folder_ / "shops.csv" + " --out " + folder_ / "shops");
+  const json shops = run_on_one_thread(
+      "interact --quiet --iterations 20 --task-column shop --label-column sold --bias --train " +
+      folder_ / "shops.csv" + " --out " + folder_ / "shops");
   EXPECT_EQ(shops.at("task_names"), json::array({"Harbour", "North End"}));
   EXPECT_EQ(shops.at("class_names"), json::array({"no", "yes"}));
   put(folder_ / "tomorrow.csv", "size,shop,price\n0,Harbour,4\n1,North End,-4\n");
   const json predicted =
-      run_json("predict --quiet --run " + folder_ / "shops" + " --data " + folder_ / "tomorrow.csv");
+      run_on_one_thread("predict --quiet --run " + folder_ / "shops" + " --data " + folder_ / "tomorrow.csv");
   EXPECT_EQ(predicted.at("predictions")[0].at("task"), "Harbour");
   EXPECT_EQ(predicted.at("predictions")[0].at("class"), "yes");
   EXPECT_EQ(predicted.at("predictions")[1].at("class"), "no");
@@ -155,9 +156,9 @@ TEST_F(Predict, InteractTakesNamesOfTasks) {
 }
 
 TEST_F(Predict, NamesTheColumnThatDoesNotFit) {
-  ASSERT_TRUE(
-      run_json("tune --train " + folder_ / "train.csv" + " --missing mean --quiet --out " + folder_ / "tuned")
-          .is_object());
+  ASSERT_TRUE(run_on_one_thread("tune --train " + folder_ / "train.csv" + " --missing mean --quiet --out " +
+                                folder_ / "tuned")
+                  .is_object());
   const auto refusal = [&](const std::string& text) {
     put(folder_ / "other.csv", text);
     const Output output =
@@ -182,10 +183,10 @@ TEST_F(Predict, ArraysOfBytesStayBytes) {
   write_npy(folder_ / "x.npy", pixels.to(at::kByte));
   write_npy(folder_ / "floats.npy", pixels.to(at::kFloat));
   write_npy(folder_ / "y.npy", at::arange(40).remainder(2));
-  ASSERT_TRUE(run_json("tune --quiet --train " + folder_ / "x.npy" + " --train-labels " + folder_ / "y.npy" +
-                       " --out " + folder_ / "run")
+  ASSERT_TRUE(run_on_one_thread("tune --quiet --train " + folder_ / "x.npy" + " --train-labels " +
+                                folder_ / "y.npy" + " --out " + folder_ / "run")
                   .is_object());
-  EXPECT_EQ(run_json("predict --quiet --run " + folder_ / "run" + " --data " + folder_ / "x.npy")
+  EXPECT_EQ(run_on_one_thread("predict --quiet --run " + folder_ / "run" + " --data " + folder_ / "x.npy")
                 .at("predictions")
                 .size(),
             40U);
@@ -225,8 +226,8 @@ TEST_F(Predict, JpegFoldersFromSearchToPredictions) {
       " --channels 8 --cells 1 --epochs 12 --batch 16 --rate 0.1 --crop-padding 0 --no-flip --out " +
       folder_ / "trained" + images);
   ASSERT_EQ(trained.exit_code, 0) << trained.err;
-  const json predicted = run_json("predict --quiet --run " + folder_ / "trained" + " --data " +
-                                  folder_ / "new" + " --output " + folder_ / "out.csv");
+  const json predicted = run_on_one_thread("predict --quiet --run " + folder_ / "trained" + " --data " +
+                                           folder_ / "new" + " --output " + folder_ / "out.csv");
   ASSERT_EQ(predicted.at("predictions").size(), 3U);
   for (size_t kind = 0; kind < 3; ++kind) {
     EXPECT_EQ(predicted.at("predictions")[kind].at("class"), classes[kind]);

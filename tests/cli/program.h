@@ -107,4 +107,11 @@ inline Output run_program(const std::string& arguments) {
   return output;
 }
 
+// What it prints with --json.
+inline nlohmann::json run_json(const std::string& arguments) {
+  const Output output = run_program(arguments + " --json");
+  if (output.exit_code != 0) throw std::runtime_error("bilevel " + arguments + ": " + output.err);
+  return output.json();
+}
+
 }  // namespace bilevel::test

@@ -24,10 +24,6 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-void put(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
-}
-
 const std::string ridge =
     "solve --problem ridge --algorithm aid-cg --iterations 12 --records 4 --seed 5 --threads 1 --outer-rate "
     "0.3";

@@ -19,12 +19,6 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-json run_json(const std::string& arguments) {
-  const Output output = run_program(arguments + " --json");
-  EXPECT_EQ(output.exit_code, 0) << output.err;
-  return output.json();
-}
-
 TEST(Solve, GivesTheHistoryAndSavesWhatItFound) {
   const TemporaryFolder folder;
   const json report = run_json("solve --problem ridge --algorithm aid-cg --iterations 40 --records 4 --out " +

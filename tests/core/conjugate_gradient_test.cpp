@@ -21,8 +21,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-const double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
 double energy_norm(const Tensor& a, const Tensor& v) {
   return std::sqrt(at::dot(v, at::mv(a, v)).item<double>());
 }

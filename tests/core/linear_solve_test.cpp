@@ -21,9 +21,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-const double not_a_number = std::numeric_limits<double>::quiet_NaN();
-const double infinity = std::numeric_limits<double>::infinity();
-
 TEST(Status, EveryOneHasAName) {
   for (int i = 0; i <= static_cast<int>(Status::not_finite); ++i) {
     EXPECT_FALSE(name_of(static_cast<Status>(i)).empty());

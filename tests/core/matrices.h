@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -12,6 +13,10 @@
 #include "bilevel/core/tensor.h"
 
 namespace bilevel::matrices {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+inline bool all_finite(const Tensor& v) { return at::isfinite(v).all().item<bool>(); }
 
 inline Tensor vector_of(const std::vector<double>& values) {
   return at::tensor(values, at::TensorOptions().dtype(at::kDouble));

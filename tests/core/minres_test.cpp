@@ -16,10 +16,6 @@ namespace {
 
 using namespace matrices;  // NOLINT(google-build-using-namespace)
 
-const double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
-bool all_finite(const Tensor& v) { return at::isfinite(v).all().item<bool>(); }
-
 TEST(Minres, AResidualThatStandsStillForAStepIsNoBreakdown) {
   // b'Ab = 0: the first step cannot move, the second one solves.
   const LinearResult mirror = minres(product_with(at::diag(vector_of({1, -1}))), vector_of({1, 1}), steps(5));

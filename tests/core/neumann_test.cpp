@@ -22,11 +22,6 @@ using matrices::vector_of;
 using matrices::with_eigenvalues;
 using ::testing::ElementsAre;
 
-const double not_a_number = std::numeric_limits<double>::quiet_NaN();
-const double infinity = std::numeric_limits<double>::infinity();
-
-bool all_finite(const Tensor& v) { return at::isfinite(v).all().item<bool>(); }
-
 IndexedProduct indexed(const Tensor& a) {
   return [a](const Tensor& v, int64_t) { return at::mv(a, v); };
 }
@@ -117,7 +112,7 @@ TEST(NeumannSeries, SaysWhenTheRateIsTooLarge) {
   // Norms that overflow in float while the vectors do not.
   const LinearResult huge =
       neumann_series(indexed(diagonal.to(at::kFloat)), at::ones({2}, at::kFloat), {25, 1.0});
-  EXPECT_TRUE(all_finite(huge.solution));
+  EXPECT_TRUE(matrices::all_finite(huge.solution));
   EXPECT_EQ(huge.status, Status::diverged);
 }
 
@@ -138,11 +133,14 @@ TEST(NeumannSeries, NegativeCurvatureIsReportedButRoundingIsNot) {
 TEST(NeumannSeries, NotFiniteZeroAndAliasing) {
   const Tensor b = random_vector(4, 3);
   const Tensor before = b.clone();
-  const IndexedProduct poison = [](const Tensor& v, int64_t k) { return k == 2 ? v * not_a_number : v; };
+  const IndexedProduct poison = [](const Tensor& v, int64_t k) {
+    return k == 2 ? v * matrices::not_a_number : v;
+  };
   const LinearResult poisoned = neumann_series(poison, b, {5, 0.5});
   EXPECT_EQ(poisoned.status, Status::not_finite);
-  EXPECT_FALSE(all_finite(poisoned.solution)) << "a NaN must not be replaced by something that looks well";
-  const LinearResult unbounded = neumann_series(poison, b * infinity, {3, 0.5});
+  EXPECT_FALSE(matrices::all_finite(poisoned.solution))
+      << "a NaN must not be replaced by something that looks well";
+  const LinearResult unbounded = neumann_series(poison, b * matrices::infinity, {3, 0.5});
   EXPECT_EQ(unbounded.status, Status::not_finite);
   EXPECT_EQ(unbounded.products, 0);
   EXPECT_TRUE(at::isnan(unbounded.solution).all().item<bool>());
@@ -238,7 +236,9 @@ TEST(FixedPoint, ReportsWhatWentWrong) {
   EXPECT_EQ(fixed_point(indexed(with_eigenvalues({-1, 2, 3}, 2)), b, fixed_steps(40, 0.3)).status,
             Status::negative_curvature);
   EXPECT_EQ(fixed_point(indexed(with_eigenvalues({0, 2, 3}, 2)), b, fixed_steps(40, 0.3)).status, Status::ok);
-  const IndexedProduct poison = [](const Tensor& v, int64_t k) { return k == 1 ? v * not_a_number : v; };
+  const IndexedProduct poison = [](const Tensor& v, int64_t k) {
+    return k == 1 ? v * matrices::not_a_number : v;
+  };
   for (const double tolerance : {0.0, 1e-12}) {
     const LinearResult result = fixed_point(poison, b, fixed_steps(6, 0.3, tolerance));
     EXPECT_EQ(result.status, Status::not_finite) << tolerance;

@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 constexpr double infinity = std::numeric_limits<double>::infinity();
 const double nan = std::numeric_limits<double>::quiet_NaN();
 
-std::vector<at::TensorOptions> kinds() {
+std::vector<at::TensorOptions> types_and_devices() {
   std::vector<at::TensorOptions> result{at::kFloat, at::kDouble};
   if (at::hasCUDA()) {
     result.push_back(at::TensorOptions().dtype(at::kFloat).device(at::kCUDA));
@@ -56,7 +56,7 @@ using Rule = std::function<double(int64_t step, size_t entry, double x, double g
 
 // Runs the optimiser and a scalar recursion written out by hand side by side.
 void compare(const OuterOptimizer& optimizer, const Rule& rule, int64_t steps) {
-  for (const at::TensorOptions& options : kinds()) {
+  for (const at::TensorOptions& options : types_and_devices()) {
     std::vector<double> expected{0.5, -1, 2};
     Tensor x = vector(expected, options);
     OuterState state = optimizer.init(x);
@@ -145,7 +145,7 @@ TEST(Outer, adam_gives_pytorchs_numbers) {
 }
 
 TEST(Outer, the_first_step_of_adam_is_the_rate_in_every_entry) {
-  for (const at::TensorOptions& options : kinds()) {
+  for (const at::TensorOptions& options : types_and_devices()) {
     const OuterOptimizer adam = make_outer_adam();
     const Tensor x = at::zeros({3}, options);
     OuterState state = adam.init(x);
@@ -155,7 +155,7 @@ TEST(Outer, the_first_step_of_adam_is_the_rate_in_every_entry) {
 
 TEST(Outer, clipping_by_norm_keeps_the_direction) {
   const OuterOptimizer optimizer({clip_by_norm(2)});
-  for (const at::TensorOptions& options : kinds()) {
+  for (const at::TensorOptions& options : types_and_devices()) {
     const Tensor x = at::zeros({2}, options);
     OuterState state = optimizer.init(x);
     expect_near(optimizer.step(x, vector({3, 4}, options), state), {-1.2, -1.6}, tolerance(x));
@@ -217,7 +217,7 @@ TEST(Outer, x_keeps_no_graph) {
 
 // Mistake 5 of docs/mathematics.md: any gradient that contains a NaN replaced by zeros, silently.
 TEST(Outer, a_hypergradient_with_nan_is_refused_not_replaced_by_zero) {
-  for (const at::TensorOptions& options : kinds()) {
+  for (const at::TensorOptions& options : types_and_devices()) {
     const Tensor x = vector({1, 2, 3, 4}, options);
     const Tensor gradient = vector({1, nan, infinity, -infinity}, options);
     OuterAdamOptions choice;
@@ -279,7 +279,7 @@ TEST(Outer, projections_are_applied_after_the_step_in_order) {
 }
 
 TEST(Outer, simplex_projection_of_known_points) {
-  for (const at::TensorOptions& options : kinds()) {
+  for (const at::TensorOptions& options : types_and_devices()) {
     const Projection project = project_to_simplex();
     const double bound = options.dtype() == at::kFloat ? 1e-6 : 1e-15;
     expect_near(project(vector({0.2, 0.3, 0.5}, options)), {0.2, 0.3, 0.5}, bound);  // stays where it is
@@ -300,7 +300,7 @@ TEST(Outer, simplex_projection_of_known_points) {
 // p is the projection of x onto the simplex if and only if p >= 0, sum p = 1 and, for some t, p_i = x_i - t
 // where p_i > 0 and x_i <= t where p_i = 0.
 TEST(Outer, simplex_projection_satisfies_the_optimality_conditions) {
-  for (const at::TensorOptions& options : kinds()) {
+  for (const at::TensorOptions& options : types_and_devices()) {
     const double bound = options.dtype() == at::kFloat ? 4e-6 : 1e-13;
     Random random(11);
     for (const int64_t length : {1, 2, 3, 10, 257}) {

@@ -24,9 +24,6 @@ using matrices::with_eigenvalues;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-const double infinity = std::numeric_limits<double>::infinity();
-const double not_a_number = std::numeric_limits<double>::quiet_NaN();
-
 enum class Method { dense, spectra, lanczos };
 
 SpectrumOptions by(Method method) {
@@ -86,7 +83,7 @@ TEST_P(EveryMethod, SurvivesMatricesOfFewEigenvalues) {
       EXPECT_EQ(zero.smallest, 0);
       EXPECT_EQ(zero.largest, 0);
       EXPECT_FALSE(zero.has_negative_curvature());
-      EXPECT_EQ(zero.condition_number(), infinity);
+      EXPECT_EQ(zero.condition_number(), matrices::infinity);
 
       const Spectrum identity = run([](const Tensor& v) { return v; });
       EXPECT_EQ(identity.status, Status::converged) << n;
@@ -132,7 +129,9 @@ TEST_P(EveryMethod, NotFiniteProductsAreReported) {
   for (const int64_t bad : {1, 5, 30}) {
     int64_t calls = 0;
     const Tensor diagonal = at::linspace(1, 2, 100, at::kDouble);
-    const auto matrix = [&](const Tensor& v) { return ++calls == bad ? v * not_a_number : v * diagonal; };
+    const auto matrix = [&](const Tensor& v) {
+      return ++calls == bad ? v * matrices::not_a_number : v * diagonal;
+    };
     const Spectrum spectrum = extreme_eigenvalues(matrix, 100, at::kDouble, by(GetParam()));
     EXPECT_EQ(spectrum.status, Status::not_finite) << bad;
     EXPECT_TRUE(std::isnan(spectrum.smallest) && std::isnan(spectrum.largest));
@@ -211,7 +210,7 @@ TEST_P(IterativeMethod, ConvergesOnALargeSingularMatrix) {
   EXPECT_NEAR(spectrum.smallest, 0, 1e-11);
   EXPECT_NEAR(spectrum.largest, 3, 1e-8);
   EXPECT_FALSE(spectrum.has_negative_curvature());
-  EXPECT_EQ(spectrum.condition_number(), infinity);
+  EXPECT_EQ(spectrum.condition_number(), matrices::infinity);
 }
 
 TEST(Spectrum, ChoosesTheMethod) {
@@ -272,15 +271,15 @@ TEST(Spectrum, AnswersWhatAUserAsks) {
   EXPECT_FALSE(convex.has_negative_curvature());
 
   const Spectrum saddle = of({-1, 2});
-  EXPECT_EQ(saddle.condition_number(), infinity);
+  EXPECT_EQ(saddle.condition_number(), matrices::infinity);
   EXPECT_DOUBLE_EQ(saddle.largest_safe_rate(), 1);
   EXPECT_DOUBLE_EQ(saddle.contraction(0.5), 1.5);
   EXPECT_TRUE(saddle.has_negative_curvature());
 
-  EXPECT_EQ(of({-3, -1}).largest_safe_rate(), infinity);
+  EXPECT_EQ(of({-3, -1}).largest_safe_rate(), matrices::infinity);
   EXPECT_FALSE(of({-1e-17, 1}).has_negative_curvature()) << "rounding";
   EXPECT_TRUE(of({-1e-12, 1}).has_negative_curvature());
-  EXPECT_EQ(of({1e-17, 1}).condition_number(), infinity) << "rounding";
+  EXPECT_EQ(of({1e-17, 1}).condition_number(), matrices::infinity) << "rounding";
 
   // The safe rate is really the border between falling and growing residuals.
   const Tensor diagonal = vector_of({0.5, 2, 4});
@@ -305,7 +304,7 @@ TEST(Spectrum, MisuseNamesTheOptionItsValueAndTheBound) {
   options = {};
   options.relative_tolerance = -1e-3;
   expect(options, "relative_tolerance = -0.001: must be at least 0 and below 1");
-  options.relative_tolerance = not_a_number;
+  options.relative_tolerance = matrices::not_a_number;
   expect(options, "relative_tolerance = nan");
   EXPECT_THAT([&] { extreme_eigenvalues(identity, 0, at::kDouble); },
               ThrowsMessage<std::invalid_argument>(HasSubstr("size = 0: must be at least 1")));

@@ -18,12 +18,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string idx(const std::vector<uint32_t>& shape, const std::string& values) {
-  std::string file{'\0', '\0', '\x08', static_cast<char>(shape.size())};
-  for (const uint32_t length : shape) file += big_endian(length);
-  return file + values;
-}
-
 LabelledFeatures read(const std::string& features, const std::string& labels = "",
                       const FeatureFileOptions& options = {}) {
   return read_labelled_files({{features, labels}}, options).at(0);

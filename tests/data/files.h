@@ -65,6 +65,16 @@ inline std::string big_endian(uint32_t value) {
   return result;
 }
 
+// A file of MNIST's format: its type, its shape, the bytes of its values.
+inline std::string idx(char type, const std::vector<uint32_t>& shape, const std::string& values) {
+  std::string file{'\0', '\0', type, static_cast<char>(shape.size())};
+  for (const uint32_t length : shape) file += big_endian(length);
+  return file + values;
+}
+inline std::string idx(const std::vector<uint32_t>& shape, const std::string& values) {
+  return idx(8, shape, values);
+}
+
 inline uint32_t crc32(std::string_view bytes) {
   uint32_t crc = 0xffffffff;
   for (const char byte : bytes) {

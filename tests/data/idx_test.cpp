@@ -12,12 +12,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string idx(char type, const std::vector<uint32_t>& shape, const std::string& values) {
-  std::string file{'\0', '\0', type, static_cast<char>(shape.size())};
-  for (const uint32_t length : shape) file += big_endian(length);
-  return file + values;
-}
-
 TEST(Idx, ReadsEveryType) {
   const TemporaryFolder folder;
   const auto read = [&](char type, const std::string& values) {

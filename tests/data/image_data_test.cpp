@@ -21,12 +21,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string idx(const std::vector<uint32_t>& shape, const std::string& values) {
-  std::string file{'\0', '\0', '\x08', static_cast<char>(shape.size())};
-  for (const uint32_t length : shape) file += big_endian(length);
-  return file + values;
-}
-
 TEST(ImageData, MeasuresChannels) {
   std::vector<double> mean, std;
   const Tensor images = at::tensor({0, 2, 7, 7, 4, 6, 7, 7}).to(at::kByte).view({2, 2, 1, 2});

@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "tests/data/class_counts.h"
 #include "tests/data/files.h"
 
 namespace bilevel::test {
@@ -32,11 +33,6 @@ Tensor labels_of(const std::vector<int64_t>& counts) {
   return at::tensor(labels, at::TensorOptions().dtype(at::kLong));
 }
 
-std::vector<int64_t> counts(const Tensor& labels, const Tensor& index, int64_t classes) {
-  const Tensor count = at::bincount(labels.index_select(0, index), {}, classes);
-  return {count.data_ptr<int64_t>(), count.data_ptr<int64_t>() + classes};
-}
-
 int64_t distinct(const SearchSplit& split) {
   return std::get<0>(at::_unique(at::cat({split.train, split.valid}))).numel();
 }
@@ -47,7 +43,7 @@ TEST(SearchSplit, HalvesEveryClass) {
   EXPECT_EQ(split.train.numel(), 100);
   EXPECT_EQ(split.valid.numel(), 101);
   EXPECT_EQ(distinct(split), 201);
-  EXPECT_THAT(counts(labels, split.train, 3), ElementsAre(50, 30, 20));
+  EXPECT_THAT(class_counts(labels, split.train, 3), ElementsAre(50, 30, 20));
   const SearchSplit other = make_search_split(labels, 3, {.seed = 6});
   EXPECT_TRUE(make_search_split(labels, 3, {.seed = 5}).train.equal(split.train));
   EXPECT_FALSE(other.train.equal(split.train));
@@ -56,13 +52,13 @@ TEST(SearchSplit, HalvesEveryClass) {
 TEST(SearchSplit, TakesAsManyOfEachClassAsItCan) {
   const Tensor labels = labels_of({100, 60, 8});
   const auto of_size = [&](int64_t size) { return make_search_split(labels, 3, {.train_size = size}); };
-  EXPECT_THAT(counts(labels, of_size(12).train, 3), Each(4));
+  EXPECT_THAT(class_counts(labels, of_size(12).train, 3), Each(4));
   const SearchSplit split = of_size(45);  // class 2 has 4 for each list, the others share the rest
   EXPECT_EQ(distinct(split), 90);
-  EXPECT_THAT(counts(labels, split.train, 3), ElementsAre(21, 20, 4));
-  EXPECT_THAT(counts(labels, split.valid, 3), ElementsAre(21, 20, 4));
-  EXPECT_THAT(counts(labels, of_size(84).valid, 3), ElementsAre(50, 30, 4));
-  EXPECT_THAT(counts(labels, of_size(1).train, 3), ElementsAre(1, 0, 0));
+  EXPECT_THAT(class_counts(labels, split.train, 3), ElementsAre(21, 20, 4));
+  EXPECT_THAT(class_counts(labels, split.valid, 3), ElementsAre(21, 20, 4));
+  EXPECT_THAT(class_counts(labels, of_size(84).valid, 3), ElementsAre(50, 30, 4));
+  EXPECT_THAT(class_counts(labels, of_size(1).train, 3), ElementsAre(1, 0, 0));
   const auto message = [&](int64_t size) {
     return message_of<std::invalid_argument>([&] { of_size(size); });
   };
@@ -126,8 +122,8 @@ TEST(SearchSplit, ReadsThePublishedSplit) {
   EXPECT_THAT(message_of([&] { read_search_split(path, 40000); }), HasSubstr("positions from 0 to 39999"));
   const Tensor labels = at::arange(50000, at::TensorOptions().dtype(at::kLong)).remainder(10);
   const SearchSplit some = make_search_split(labels, 10, {.file = path, .train_size = 500});
-  EXPECT_THAT(counts(labels, some.train, 10), Each(50));
-  EXPECT_THAT(counts(labels, some.valid, 10), Each(50));
+  EXPECT_THAT(class_counts(labels, some.train, 10), Each(50));
+  EXPECT_THAT(class_counts(labels, some.valid, 10), Each(50));
   EXPECT_TRUE(at::isin(some.train, split.train).all().item<bool>());
   EXPECT_TRUE(at::isin(some.valid, split.valid).all().item<bool>());
 }

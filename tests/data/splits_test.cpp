@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "tests/data/class_counts.h"
 #include "tests/data/files.h"
 
 namespace bilevel::test {
@@ -26,11 +27,6 @@ Tensor labels_of(int64_t classes) {
   return at::tensor(labels, at::TensorOptions().dtype(at::kLong));
 }
 
-std::vector<int64_t> counts(const Tensor& labels, const Tensor& index, int64_t classes) {
-  const Tensor count = at::bincount(labels.index_select(0, index), {}, classes);
-  return {count.data_ptr<int64_t>(), count.data_ptr<int64_t>() + classes};
-}
-
 void expect_disjoint(const Splits& splits, int64_t examples) {
   std::set<int64_t> seen;
   int64_t total = 0;
@@ -49,22 +45,22 @@ TEST(Splits, AreEqualByClass) {
   const Tensor labels = labels_of(4);
   const Splits splits = make_splits(labels, 4, {200, 102, 40}, Balance::equal, 7);
   expect_disjoint(splits, labels.numel());
-  EXPECT_THAT(counts(labels, splits.train, 4), Each(50));
-  EXPECT_THAT(counts(labels, splits.valid, 4), ElementsAre(26, 26, 25, 25));
-  EXPECT_THAT(counts(labels, splits.test, 4), Each(10));
+  EXPECT_THAT(class_counts(labels, splits.train, 4), Each(50));
+  EXPECT_THAT(class_counts(labels, splits.valid, 4), ElementsAre(26, 26, 25, 25));
+  EXPECT_THAT(class_counts(labels, splits.test, 4), Each(10));
 }
 
 TEST(Splits, KeepTheSharesOfTheClasses) {
   const Tensor labels = labels_of(4);
   const Splits splits = make_splits(labels, 4, {500, 300, 200}, Balance::proportional, 7);
   expect_disjoint(splits, labels.numel());
-  EXPECT_THAT(counts(labels, splits.train, 4), ElementsAre(50, 100, 150, 200));
-  EXPECT_THAT(counts(labels, splits.valid, 4), ElementsAre(30, 60, 90, 120));
-  EXPECT_THAT(counts(labels, splits.test, 4), ElementsAre(20, 40, 60, 80));
+  EXPECT_THAT(class_counts(labels, splits.train, 4), ElementsAre(50, 100, 150, 200));
+  EXPECT_THAT(class_counts(labels, splits.valid, 4), ElementsAre(30, 60, 90, 120));
+  EXPECT_THAT(class_counts(labels, splits.test, 4), ElementsAre(20, 40, 60, 80));
   const Splits odd = make_splits(labels, 4, {333, 333, 334}, Balance::proportional, 7);
   expect_disjoint(odd, labels.numel());
   EXPECT_EQ(odd.train.numel() + odd.valid.numel() + odd.test.numel(), 1000);
-  EXPECT_THAT(counts(labels, odd.train, 4), ElementsAre(33, 67, 100, 133));
+  EXPECT_THAT(class_counts(labels, odd.train, 4), ElementsAre(33, 67, 100, 133));
 }
 
 TEST(Splits, MayIgnoreTheClasses) {

@@ -11,7 +11,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<std::string> list(const std::string& path, const ZipLimits& limits = {}) {
+std::vector<std::string> zip_list(const std::string& path, const ZipLimits& limits = {}) {
   const ZipArchive archive(path, limits);
   std::vector<std::string> all;
   for (size_t i = 0; i < archive.members().size(); ++i) {
@@ -29,10 +29,10 @@ class Zip : public ::testing::Test {
     if (!has_zip()) GTEST_SKIP() << "SKIPPED: a build without libzip";
   }
   std::vector<std::string> read(const std::vector<ZipEntry>& entries) const {
-    return list(folder_.put("a.zip", zip_file(entries)));
+    return zip_list(folder_.put("a.zip", zip_file(entries)));
   }
   std::string message(const std::vector<ZipEntry>& entries, const ZipLimits& limits = {}) const {
-    return message_of([&] { list(folder_.put("a.zip", zip_file(entries)), limits); });
+    return message_of([&] { zip_list(folder_.put("a.zip", zip_file(entries)), limits); });
   }
   TemporaryFolder folder_;
 };
@@ -47,16 +47,16 @@ TEST_F(Zip, NamesTheDamagedMember) {
   std::string bytes = zip_file({{"a", "hello"}, {"folder/b", "world"}});
   bytes.replace(bytes.find("world"), 5, "wOrld");
   const std::string path = folder_.put("b.zip", bytes);
-  EXPECT_THAT(message_of([&] { list(path); }), AllOf(HasSubstr(path + ": member folder/b: "),
-                                                     HasSubstr("CRC"), HasSubstr("download it again")));
+  EXPECT_THAT(message_of([&] { zip_list(path); }), AllOf(HasSubstr(path + ": member folder/b: "),
+                                                         HasSubstr("CRC"), HasSubstr("download it again")));
   std::string deflated = zip_file({{"c", "hello", true}});
   deflated[30 + 1] = '\7';  // no type of a deflate block
-  EXPECT_THAT(message_of([&] { list(folder_.put("b.zip", deflated)); }), HasSubstr("b.zip: member c: "));
+  EXPECT_THAT(message_of([&] { zip_list(folder_.put("b.zip", deflated)); }), HasSubstr("b.zip: member c: "));
 }
 
 TEST_F(Zip, RefusesEveryPrefix) {
   expect_every_prefix_refused(folder_, "a.zip", zip_file({{"a", "hello"}, {"b/c", "world", true}}),
-                              [](const std::string& path) { list(path); });
+                              [](const std::string& path) { zip_list(path); });
 }
 
 TEST_F(Zip, RefusesEveryChangedByteOrReadsTheSame) {
@@ -67,7 +67,7 @@ TEST_F(Zip, RefusesEveryChangedByteOrReadsTheSame) {
     bytes[i] = static_cast<char>(bytes[i] ^ 0xff);
     const std::string path = folder_.put("a.zip", bytes);
     try {
-      EXPECT_EQ(list(path).size(), 2U) << "byte " << i;  // a date, or a version
+      EXPECT_EQ(zip_list(path).size(), 2U) << "byte " << i;  // a date, or a version
     } catch (const std::runtime_error& error) {
       EXPECT_TRUE(std::string(error.what()).starts_with(path + ": ")) << error.what();
       ++refused;
@@ -104,10 +104,10 @@ TEST_F(Zip, RefusesWhatItCannotRead) {
   EXPECT_THAT(message({{"a", "hello", false, -1, 1}}),
               HasSubstr("member a: expected a member without a password"));
   EXPECT_THAT(message({{"a", "hello", false, -1, 0, 12}}), HasSubstr("found compression method 12"));
-  EXPECT_THAT(message_of([&] { list(folder_.put("a.zip", "no archive at all")); }),
+  EXPECT_THAT(message_of([&] { zip_list(folder_.put("a.zip", "no archive at all")); }),
               HasSubstr("a.zip: byte 0: expected a zip archive"));
-  EXPECT_THAT(message_of([&] { list(folder_.at("b.zip")); }), HasSubstr("b.zip: there is no such file"));
-  EXPECT_THAT(message_of([&] { list(folder_.path()); }), HasSubstr("found a folder"));
+  EXPECT_THAT(message_of([&] { zip_list(folder_.at("b.zip")); }), HasSubstr("b.zip: there is no such file"));
+  EXPECT_THAT(message_of([&] { zip_list(folder_.path()); }), HasSubstr("found a folder"));
 }
 
 TEST(ZipMissing, SaysWhatToInstall) {

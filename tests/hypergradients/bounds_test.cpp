@@ -27,12 +27,6 @@ Extremes extremes(const Tensor& symmetric) {
   const Tensor values = std::get<0>(at::linalg_eigh(symmetric));
   return {number(values.min()), number(values.max())};
 }
-EstimatorSettings with_terms(int64_t terms) {
-  EstimatorSettings settings;
-  settings.terms = settings.truncate = terms;
-  return settings;
-}
-
 // The convex problems at their solution, with everything that the bounds need.
 class ConvexBounds : public ::testing::TestWithParam<std::string> {
  protected:

@@ -26,11 +26,6 @@ using ::testing::ThrowsMessage;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
-std::vector<std::string> all_names() {
-  std::vector<std::string> names;
-  for (const EstimatorRow& row : estimator_rows()) names.push_back(row.name);
-  return names;
-}
 InnerOptions descent(int64_t steps, double rate = 0.3) {
   InnerOptions options;
   options.steps = steps;
@@ -213,11 +208,11 @@ TEST_P(EveryEstimator, a_nan_from_the_outer_loss_stops_with_its_cause) {
               ThrowsMessage<NotFiniteError>(HasSubstr("outer_loss returned nan")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, EveryEstimator, ::testing::ValuesIn(all_names()),
+INSTANTIATE_TEST_SUITE_P(Registry, EveryEstimator, ::testing::ValuesIn(estimator_names()),
                          [](const auto& row) { return test_name(row.param); });
 
 TEST(Estimator, the_registry_holds_the_names_of_the_literature) {
-  EXPECT_EQ(all_names(),
+  EXPECT_EQ(estimator_names(),
             (std::vector<std::string>{"exact", "one-step", "t1t2", "reverse", "reverse-sqrt",
                                       "reverse-binomial", "truncated", "forward", "neumann", "cg", "minres",
                                       "fixed-point", "nystrom", "general-backward", "general-forward"}));

@@ -24,11 +24,6 @@ InnerOptions descent(int64_t steps, double rate) {
   options.rate = rate;
   return options;
 }
-EstimatorSettings with_terms(int64_t terms) {
-  EstimatorSettings settings;
-  settings.terms = settings.truncate = terms;
-  return settings;
-}
 Tensor value_of(const std::string& name, int64_t terms, Oracle& oracle, const Tensor& x,
                 const Trajectory& inner) {
   return estimate_along(name, with_terms(terms), oracle, x, inner).value;

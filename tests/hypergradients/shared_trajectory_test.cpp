@@ -14,12 +14,6 @@
 namespace bilevel::test {
 namespace {
 
-std::vector<std::string> all_names() {
-  std::vector<std::string> names;
-  for (const EstimatorRow& one : estimator_rows()) names.push_back(one.name);
-  return names;
-}
-
 std::vector<int64_t> calls(const OracleCounts& c) {
   return {c.inner_gradient, c.outer_gradient, c.hessian, c.cross, c.samples};
 }
@@ -47,7 +41,7 @@ TEST_P(SharedTrajectory, gives_what_a_trajectory_of_its_own_gives) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, SharedTrajectory, ::testing::ValuesIn(all_names()),
+INSTANTIATE_TEST_SUITE_P(, SharedTrajectory, ::testing::ValuesIn(estimator_names()),
                          [](const auto& param) { return test_name(param.param); });
 
 // Where a trajectory is the estimator's alone its states are freed on the way, all but the first.

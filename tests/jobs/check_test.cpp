@@ -21,7 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-CheckJobOptions on(const std::string& problem) {
+CheckJobOptions check_on(const std::string& problem) {
   CheckJobOptions options;
   options.given.set(options.problem.problem, problem);
   options.given.set(options.compute.threads, 1);
@@ -40,7 +40,7 @@ std::string refusal(const CheckJobOptions& options) {
 
 // The same numbers as the function below it gives on the same problem.
 TEST(CheckJob, IsCheckProblemWithTheProblemsDefaults) {
-  CheckJobOptions options = on("ridge");
+  CheckJobOptions options = check_on("ridge");
   options.given.set(options.problem.data.seed, uint64_t{3});
   options.given.set(options.check.methods, std::vector<std::string>{"cg", "neumann"});
   options.given.set(options.check.settings.terms, int64_t{5});
@@ -76,7 +76,7 @@ TEST(CheckJob, IsCheckProblemWithTheProblemsDefaults) {
 
 // What the problem decides stays the user's where the user decided it.
 TEST(CheckJob, ASupernetsCurvatureIsItsOwnUnlessItIsGiven) {
-  CheckJobOptions options = on("supernet");
+  CheckJobOptions options = check_on("supernet");
   options.given.set(options.problem.supernet.images, int64_t{4});
   options.given.set(options.check.inner.steps, int64_t{1});
   options.given.set(options.check.methods, std::vector<std::string>{"one-step"});
@@ -122,15 +122,15 @@ TEST(CheckJob, WordsOfItsOwnTypesAreReadBack) {
 }
 
 TEST(CheckJob, RefusesWhatWouldBeIgnoredOrCannotBe) {
-  CheckJobOptions unread = on("ridge");
+  CheckJobOptions unread = check_on("ridge");
   unread.given.set(unread.check.methods, std::vector<std::string>{"reverse"});
   unread.given.set(unread.check.settings.terms, int64_t{3});
   EXPECT_EQ(refusal(unread), "--terms changes nothing for --methods reverse: leave it out");
-  CheckJobOptions learned = on("learned-rate");
+  CheckJobOptions learned = check_on("learned-rate");
   learned.given.set(learned.check.inner.rate, 0.1);
   EXPECT_EQ(refusal(learned),
             "--inner-rate: problem learned-rate learns its rate, which is part of x; leave it out");
-  CheckJobOptions megabytes = on("toy");
+  CheckJobOptions megabytes = check_on("toy");
   megabytes.given.set(megabytes.checkpoint_megabytes, -1.0);
   EXPECT_THAT(refusal(megabytes), HasSubstr("--checkpoint-megabytes -1: must be above 0"));
   EXPECT_THAT(refusal(CheckJobOptions{}), HasSubstr("--problem is missing: choose from toy"));
@@ -139,7 +139,7 @@ TEST(CheckJob, RefusesWhatWouldBeIgnoredOrCannotBe) {
 // A file that cannot be written costs no answer; a folder that cannot be had costs no work.
 TEST(CheckJob, TheAnswerIsThereWhereAFileIsNot) {
   const TemporaryFolder folder;
-  CheckJobOptions options = on("toy");
+  CheckJobOptions options = check_on("toy");
   options.given.set(options.check.methods, std::vector<std::string>{"reverse"});
   options.given.set(options.save, folder / "saved");
   RunContext context;

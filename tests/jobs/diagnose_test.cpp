@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-DiagnoseJobOptions on(const std::string& problem) {
+DiagnoseJobOptions diagnose_on(const std::string& problem) {
   DiagnoseJobOptions options;
   options.given.set(options.problem.problem, problem);
   options.given.set(options.compute.threads, 1);
@@ -31,7 +31,7 @@ DiagnoseJobOptions on(const std::string& problem) {
 // The advice is options of other jobs: check, given just these, measures the
 // error that was promised.
 TEST(DiagnoseJob, ItsAdviceCanBeFollowedWithoutACommandLine) {
-  DiagnoseJobOptions options = on("hyper-cleaning");
+  DiagnoseJobOptions options = diagnose_on("hyper-cleaning");
   options.given.set(options.problem.data.seed, uint64_t{2});
   options.given.set(options.problem.data.regularization, 0.02);
   RunContext context;
@@ -78,7 +78,7 @@ TEST(DiagnoseJob, TakesAStoredRunsProblemAndPoint) {
   RunContext kept({.keep = true, .out = folder / "run"}, {});
   run_solve(solve, kept);
 
-  DiagnoseJobOptions start = on("ridge");
+  DiagnoseJobOptions start = diagnose_on("ridge");
   start.given.set(start.problem.data.seed, uint64_t{3});
   DiagnoseJobOptions there;
   there.given.set(there.at, folder / "run");
@@ -104,7 +104,7 @@ TEST(DiagnoseJob, TakesAStoredRunsProblemAndPoint) {
 }
 
 TEST(DiagnoseJob, AnUnsafeRateIsAnsweredWithoutACommand) {
-  DiagnoseJobOptions options = on("ridge");
+  DiagnoseJobOptions options = diagnose_on("ridge");
   options.given.set(options.diagnose.inner.rate, 100.0);
   RunContext context;
   const DiagnoseJobResult result = run_diagnose(options, context);

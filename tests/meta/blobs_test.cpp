@@ -9,6 +9,7 @@
 
 #include "tests/messages.h"
 #include "tests/meta/same_tasks.h"
+#include "tests/support.h"
 
 namespace bilevel::test {
 namespace {
@@ -20,19 +21,16 @@ using meta::TaskShape;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const at::TensorOptions floats = at::TensorOptions().dtype(at::kFloat);
-const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
-
 TEST(Blobs, are_a_pure_function_of_seed_part_and_number) {
   expect_replayable([](uint64_t seed) {
-    return std::make_unique<Blobs>(TaskShape{5, 2, 3}, BlobsOptions{}, seed, floats);
+    return std::make_unique<Blobs>(TaskShape{5, 2, 3}, BlobsOptions{}, seed, floats());
   });
 }
 
 TEST(Blobs, have_the_asked_shapes_and_labels) {
   const TaskShape shape{4, 2, 3};
-  expect_shapes(Blobs(shape, {}, 0, doubles), shape, doubles);
-  expect_shapes(Blobs(shape, {}, 0, floats), shape, floats);
+  expect_shapes(Blobs(shape, {}, 0, doubles()), shape, doubles());
+  expect_shapes(Blobs(shape, {}, 0, floats()), shape, floats());
 }
 
 // Without noise an example is its class: a set of rows counts classes.
@@ -40,7 +38,7 @@ TEST(Blobs, parts_have_no_class_in_common) {
   BlobsOptions options;
   options.train_classes = 9, options.valid_classes = 6, options.test_classes = 7;
   options.noise = options.disturbance = 0;
-  const Blobs source({5, 2, 3}, options, 3, doubles);
+  const Blobs source({5, 2, 3}, options, 3, doubles());
   std::set<std::vector<double>> all;
   for (const Part part : {Part::train, Part::valid, Part::test}) {
     const meta::TaskBatch batch = source.tasks(part, 0, 40);
@@ -84,14 +82,14 @@ double nearest_mean_accuracy(const Blobs& source, const Tensor& embedding) {
 // What makes them worth learning: the best linear embedding in the sense of Fisher, from training classes
 // alone, recognises test classes far better than raw features do.
 TEST(Blobs, reward_an_embedding_learned_on_training_classes) {
-  const Blobs source({5, 1, 15}, {}, 1, doubles);
+  const Blobs source({5, 1, 15}, {}, 1, doubles());
   const meta::TaskBatch train = source.tasks(Part::train, 0, 400);
   const Tensor rows = train.valid_inputs.reshape({-1, 15, 32});
   const Tensor within = (rows - rows.mean(1, true)).reshape({-1, 32});
   const Tensor covariance = within.t().matmul(within) / within.size(0);
   const auto [values, vectors] = at::linalg_eigh(covariance);
   const Tensor whitening = vectors.matmul(at::diag(values.rsqrt()));
-  const double raw = nearest_mean_accuracy(source, at::eye(32, doubles));
+  const double raw = nearest_mean_accuracy(source, at::eye(32, doubles()));
   const double learned = nearest_mean_accuracy(source, whitening);
   EXPECT_GT(raw, 25) << "above chance";
   EXPECT_GT(learned, raw + 30);
@@ -99,12 +97,12 @@ TEST(Blobs, reward_an_embedding_learned_on_training_classes) {
 
 TEST(Blobs, refuse_what_they_cannot_do) {
   EXPECT_THAT(message([] {
-                Blobs({17, 1, 1}, {}, 0, floats);
+                Blobs({17, 1, 1}, {}, 0, floats());
               }),
               AllOf(HasSubstr("ways = 17"), HasSubstr("16 valid classes")));
-  EXPECT_THAT(message([] { Blobs({1, 1, 1}, {}, 0, floats); }), HasSubstr("ways = 1: must be 2 to"));
-  EXPECT_THAT(message([] { Blobs({5, 0, 1}, {}, 0, floats); }), HasSubstr("shots = 0: must be 1 to"));
-  EXPECT_THAT(message([] { Blobs({5, 1, 0}, {}, 0, floats); }), HasSubstr("queries = 0: must be 1 to"));
+  EXPECT_THAT(message([] { Blobs({1, 1, 1}, {}, 0, floats()); }), HasSubstr("ways = 1: must be 2 to"));
+  EXPECT_THAT(message([] { Blobs({5, 0, 1}, {}, 0, floats()); }), HasSubstr("shots = 0: must be 1 to"));
+  EXPECT_THAT(message([] { Blobs({5, 1, 0}, {}, 0, floats()); }), HasSubstr("queries = 0: must be 1 to"));
   EXPECT_THAT(message([] { BlobsOptions{.features = 7}.validate(); }),
               HasSubstr("features = 7: must be 8 to"));
   EXPECT_THAT(message([] { BlobsOptions{.noise = -1}.validate(); }), HasSubstr("noise = -1: must be finite"));

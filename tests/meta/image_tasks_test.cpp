@@ -11,6 +11,7 @@
 #include "tests/messages.h"
 #include "tests/meta/image_identity.h"
 #include "tests/meta/same_tasks.h"
+#include "tests/support.h"
 
 namespace bilevel::test {
 namespace {
@@ -24,9 +25,6 @@ using meta::TaskShape;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
-const at::TensorOptions floats = at::TensorOptions().dtype(at::kFloat);
 
 // 22 classes of 6 or 7 images of 1 x 2 pixels.
 ImageTaskSet identified(uint64_t seed = 0) {
@@ -47,12 +45,12 @@ ImageTaskSet identified(uint64_t seed = 0) {
 
 TEST(ImageTasks, keep_parts_labels_and_examples_apart) {
   const TaskShape shape{5, 2, 3};
-  expect_honest_tasks(ImageTasks(identified(), shape, 4, doubles), shape, 60);
+  expect_honest_tasks(ImageTasks(identified(), shape, 4, doubles()), shape, 60);
 }
 
 TEST(ImageTasks, are_a_pure_function_of_seed_part_and_number) {
   expect_replayable([](uint64_t seed) {
-    return std::make_unique<ImageTasks>(identified(), TaskShape{5, 2, 3}, seed, floats);
+    return std::make_unique<ImageTasks>(identified(), TaskShape{5, 2, 3}, seed, floats());
   });
 }
 
@@ -60,19 +58,19 @@ TEST(ImageTasks, are_a_pure_function_of_seed_part_and_number) {
 TEST(ImageTasks, do_not_depend_on_a_name) {
   ImageTaskSet renamed = identified();
   renamed.name = "elsewhere";
-  const ImageTasks one(identified(), {5, 2, 3}, 4, floats), other(renamed, {5, 2, 3}, 4, floats);
+  const ImageTasks one(identified(), {5, 2, 3}, 4, floats()), other(renamed, {5, 2, 3}, 4, floats());
   EXPECT_TRUE(same_bits(one.tasks(Part::train, 0, 3), other.tasks(Part::train, 0, 3)));
 }
 
 TEST(ImageTasks, have_the_asked_shapes_and_labels) {
   const TaskShape shape{4, 2, 3};
-  expect_shapes(ImageTasks(identified(), shape, 0, doubles), shape, doubles);
-  expect_shapes(ImageTasks(identified(), shape, 0, floats), shape, floats);
+  expect_shapes(ImageTasks(identified(), shape, 0, doubles()), shape, doubles());
+  expect_shapes(ImageTasks(identified(), shape, 0, floats()), shape, floats());
 }
 
 // A class of n images is drawn without favour: every image of it comes, and about as often.
 TEST(ImageTasks, draw_every_image) {
-  const ImageTasks source(identified(), {2, 1, 1}, 0, doubles);
+  const ImageTasks source(identified(), {2, 1, 1}, 0, doubles());
   const meta::TaskBatch batch = source.tasks(Part::train, 0, 4000);
   std::map<Identity, int> counts;
   for (int64_t task = 0; task < 4000; ++task) {
@@ -91,8 +89,8 @@ TEST(ImageTasks, draw_every_image) {
 
 TEST(ImageTasks, scale_pixels_by_channel) {
   const Tensor bytes = at::tensor({0, 255, 10, 20}, at::kLong).to(at::kByte).view({1, 2, 1, 2});
-  const Tensor numbers = meta::scale_pixels(bytes, {{255, 10}, {-255, 5}}, doubles);
-  EXPECT_TRUE(at::equal(numbers, at::tensor({1., 0., 0., 2.}, doubles).view({1, 2, 1, 2})));
+  const Tensor numbers = meta::scale_pixels(bytes, {{255, 10}, {-255, 5}}, doubles());
+  EXPECT_TRUE(at::equal(numbers, at::tensor({1., 0., 0., 2.}, doubles()).view({1, 2, 1, 2})));
 }
 
 TEST(ImageTasks, measure_training_classes_alone) {
@@ -133,13 +131,13 @@ TEST(ImageTasks, split_classes_in_proportion) {
 TEST(ImageTasks, name_what_is_too_few) {
   EXPECT_THAT(
       message([] {
-        ImageTasks(identified(), {7, 1, 1}, 0, floats);
+        ImageTasks(identified(), {7, 1, 1}, 0, floats());
       }),
       AllOf(HasSubstr("ways = 7"), HasSubstr("made-up has 6 valid classes"), HasSubstr("at most 6 ways")));
   ImageTaskSet set = identified();
   set.parts = {{1, 3, 4}, {5, 7}, {9, 11}};
   EXPECT_THAT(message([&] {
-                ImageTasks(set, {2, 1, 6}, 0, floats);
+                ImageTasks(set, {2, 1, 6}, 0, floats());
               }),
               AllOf(HasSubstr("shots = 1 and queries = 6"),
                     HasSubstr("class class 4 of made-up has 6 images"), HasSubstr("takes 7 different ones")));

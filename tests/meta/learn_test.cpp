@@ -14,17 +14,16 @@
 #include "bilevel/meta/learn_checkpoint.h"
 #include "bilevel/meta/networks.h"
 #include "bilevel/meta/sinusoids.h"
+#include "tests/support.h"
 
 namespace bilevel::meta {
 namespace {
 
-const at::TensorOptions floats = at::TensorOptions().dtype(at::kFloat);
-
-Blobs blobs() { return {TaskShape{.ways = 5, .shots = 1, .queries = 5}, BlobsOptions{}, 0, floats}; }
+Blobs blobs() { return {TaskShape{.ways = 5, .shots = 1, .queries = 5}, BlobsOptions{}, 0, test::floats()}; }
 
 Learner learner_for(const TaskSource& source, const LearnerOptions& options) {
   return {options, make_network({.name = "mlp", .filters = 32}, source.input_shape(), source.outputs()),
-          floats};
+          test::floats()};
 }
 
 LearnOptions few_iterations() {
@@ -147,7 +146,7 @@ TEST(Learn, keeps_the_best_model_of_its_validation_tasks) {
 }
 
 TEST(Learn, maml_learns_sinusoids) {
-  const Sinusoids source({.ways = 2, .shots = 10, .queries = 10}, {}, 0, floats);
+  const Sinusoids source({.ways = 2, .shots = 10, .queries = 10}, {}, 0, test::floats());
   LearnerOptions maml = default_learner_options("maml");
   maml.inner_rate = 0.01;
   maml.inner_steps = 1;
@@ -173,7 +172,7 @@ TEST(Learn, a_score_is_the_mean_with_its_interval) {
 }
 
 TEST(Learn, numbers_that_end_stop_the_run_with_their_cause) {
-  const Sinusoids source({.ways = 2, .shots = 10, .queries = 10}, {}, 0, floats);
+  const Sinusoids source({.ways = 2, .shots = 10, .queries = 10}, {}, 0, test::floats());
   LearnerOptions maml = default_learner_options("maml");
   maml.inner_rate = 1e4;
   maml.inner_steps = 30;

@@ -7,14 +7,13 @@
 #include "bilevel/run/checkpoint.h"
 #include "tests/data/files.h"
 #include "tests/messages.h"
+#include "tests/support.h"
 
 namespace bilevel::meta {
 namespace {
 
-const at::TensorOptions floats = at::TensorOptions().dtype(at::kFloat);
-
 Tensor start_of(const LearnedModel& m) {
-  return Learner(m.learner, make_network(m.network, m.input, m.outputs), floats).initial_outer(3);
+  return Learner(m.learner, make_network(m.network, m.input, m.outputs), test::floats()).initial_outer(3);
 }
 
 TEST(ModelFile, comes_back_bit_for_bit) {
@@ -32,11 +31,11 @@ TEST(ModelFile, comes_back_bit_for_bit) {
   EXPECT_TRUE(back.x.equal(model.x));
   EXPECT_EQ(back.learner.inner_steps, model.learner.inner_steps);
   EXPECT_FALSE(back.scale);
-  EXPECT_THROW(back.make_learner(4, floats), std::invalid_argument);
+  EXPECT_THROW(back.make_learner(4, test::floats()), std::invalid_argument);
   model.learner = default_learner_options("aid");
   model.x = start_of(model);
   save_model(path, model);
-  EXPECT_EQ(load_model(path).make_learner(4, floats).task_parameters(), 4 * 33);
+  EXPECT_EQ(load_model(path).make_learner(4, test::floats()).task_parameters(), 4 * 33);
   EXPECT_THROW(load_model(path + "-none"), std::runtime_error);
   model.network = {.name = "omniglot", .filters = 2};
   model.input = {3, 16, 16};

@@ -9,6 +9,7 @@
 
 #include "tests/messages.h"
 #include "tests/meta/same_tasks.h"
+#include "tests/support.h"
 
 namespace bilevel::test {
 namespace {
@@ -19,18 +20,16 @@ using meta::SinusoidsOptions;
 using meta::TaskShape;
 using ::testing::HasSubstr;
 
-const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
-
 TEST(Sinusoids, are_a_pure_function_of_seed_part_and_number) {
   expect_replayable([](uint64_t seed) {
-    return std::make_unique<Sinusoids>(TaskShape{5, 10, 10}, SinusoidsOptions{}, seed, doubles);
+    return std::make_unique<Sinusoids>(TaskShape{5, 10, 10}, SinusoidsOptions{}, seed, doubles());
   });
 }
 
 TEST(Sinusoids, have_the_asked_shapes) {
   const TaskShape shape{5, 10, 7};
-  const Sinusoids source(shape, {}, 0, doubles);
-  expect_shapes(source, shape, doubles);
+  const Sinusoids source(shape, {}, 0, doubles());
+  expect_shapes(source, shape, doubles());
   EXPECT_TRUE(source.regression());
   EXPECT_EQ(source.classes(Part::train), 0);
 }
@@ -38,7 +37,7 @@ TEST(Sinusoids, have_the_asked_shapes) {
 // Least squares on sin u and cos u gives a cos p and a sin p of each task: the targets lie on one curve, the
 // same for both sets, with amplitude and phase in MAML's ranges.
 TEST(Sinusoids, are_sinusoids_of_mamls_ranges) {
-  const Sinusoids source({5, 10, 10}, {}, 2, doubles);
+  const Sinusoids source({5, 10, 10}, {}, 2, doubles());
   double smallest = 10, largest = 0;
   for (const Part part : {Part::train, Part::valid, Part::test}) {
     const meta::TaskBatch batch = source.tasks(part, 0, 60);

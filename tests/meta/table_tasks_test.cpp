@@ -13,14 +13,13 @@
 #include <vector>
 
 #include "bilevel/meta/task_data.h"
+#include "tests/support.h"
 #include "tests/temporary_folder.h"
 
 namespace bilevel::meta {
 namespace {
 
 using test::TemporaryFolder;
-
-const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
 
 // Ten classes 7, 17, ... of six rows: the first column is the class, the second the row within it.
 std::string write_table(const TemporaryFolder& folder) {
@@ -39,13 +38,13 @@ TEST(TableTasks, TakeRowsOfDifferentClassesAndPartsShareNone) {
   EXPECT_EQ(set.parts.train.size(), 6U);
   EXPECT_EQ(set.parts.valid.size(), 2U);
   EXPECT_EQ(set.parts.test.size(), 2U);
-  const TableTasks source(set, {.ways = 2, .shots = 2, .queries = 3}, 0, doubles);
+  const TableTasks source(set, {.ways = 2, .shots = 2, .queries = 3}, 0, test::doubles());
   EXPECT_EQ(source.input_shape(), std::vector<int64_t>{2});
 
   // Back to the table's numbers: mean and deviation of the six training classes' rows.
   std::vector<double> known;
   for (const int64_t k : set.parts.train) known.push_back(100.0 + static_cast<double>(k));
-  const Tensor classes = at::tensor(known, doubles);
+  const Tensor classes = at::tensor(known, test::doubles());
   const double mean = classes.mean().item<double>(), deviation = classes.std(false).item<double>();
   for (const Part part : {Part::train, Part::valid, Part::test}) {
     const std::set<int64_t> allowed(set.parts.of(part).begin(), set.parts.of(part).end());
@@ -76,7 +75,7 @@ TEST(TableTasks, RefuseClassesWithTooFewRows) {
   o.data = path;
   o.label_column = "kind";
   o.shape = {.ways = 2, .shots = 3, .queries = 4};
-  o.tensors = doubles;
+  o.tensors = test::doubles();
   try {
     (void)load_task_data(o);
     FAIL();

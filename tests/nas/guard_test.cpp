@@ -21,6 +21,7 @@
 #include "bilevel/nas/search_checkpoint.h"
 #include "bilevel/nas/synthetic_images.h"
 #include "tests/messages.h"
+#include "tests/nas/run_search.h"
 #include "tests/support.h"
 
 namespace bilevel::nas {
@@ -62,11 +63,6 @@ SearchOptions tiny_options(const SupernetProblem& problem, const std::string& me
   options.eigenvalue_products = 0;
   options.seed = 5;
   return options;
-}
-
-SearchSummary run_search(SupernetProblem& problem, const SearchOptions& options) {
-  Search search(problem, options, nullptr);
-  return search.run(search.begin(), {});
 }
 
 SearchSummary run_in_two_parts(SupernetProblem& problem, const SearchOptions& options) {

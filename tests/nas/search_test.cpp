@@ -15,6 +15,7 @@
 #include "bilevel/nas/search_checkpoint.h"
 #include "bilevel/nas/synthetic_images.h"
 #include "tests/messages.h"
+#include "tests/nas/run_search.h"
 #include "tests/support.h"
 
 namespace bilevel::nas {
@@ -50,16 +51,11 @@ SearchOptions small_options(const SupernetProblem& problem, const std::string& m
   return options;
 }
 
-SearchSummary run_search(SupernetProblem& problem, const SearchOptions& options) {
-  Search search(problem, options, nullptr);
-  return search.run(search.begin(), {});
-}
-
-struct Case {
+struct SearchCase {
   std::string space, method;
 };
 
-class EverySearch : public ::testing::TestWithParam<Case> {};
+class EverySearch : public ::testing::TestWithParam<SearchCase> {};
 
 TEST_P(EverySearch, FindsAGenotypeAndGoesOnToTheSameBits) {
   SupernetProblem problem = small_problem(GetParam().space, floats());
@@ -105,12 +101,13 @@ TEST_P(EverySearch, FindsAGenotypeAndGoesOnToTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(
     Searches, EverySearch,
-    ::testing::Values(Case{"nasbench201", "idarts"}, Case{"nasbench201", "darts"},
-                      Case{"nasbench201", "darts-first-order"}, Case{"nasbench201", "truncated"},
-                      Case{"nasbench201", "cg"}, Case{"nasbench201", "gdas"},
-                      Case{"nasbench201", "random-sharing"}, Case{"nasbench1shot1-3", "idarts"},
-                      Case{"nasbench1shot1-1", "gdas"}, Case{"nasbench1shot1-2", "random-sharing"},
-                      Case{"darts", "idarts"}, Case{"darts", "darts"}),
+    ::testing::Values(SearchCase{"nasbench201", "idarts"}, SearchCase{"nasbench201", "darts"},
+                      SearchCase{"nasbench201", "darts-first-order"}, SearchCase{"nasbench201", "truncated"},
+                      SearchCase{"nasbench201", "cg"}, SearchCase{"nasbench201", "gdas"},
+                      SearchCase{"nasbench201", "random-sharing"}, SearchCase{"nasbench1shot1-3", "idarts"},
+                      SearchCase{"nasbench1shot1-1", "gdas"},
+                      SearchCase{"nasbench1shot1-2", "random-sharing"}, SearchCase{"darts", "idarts"},
+                      SearchCase{"darts", "darts"}),
     [](const auto& tested) { return test::test_name(tested.param.space + "_" + tested.param.method); });
 
 TEST(Search, CountsWhatAlgorithmOneCosts) {

@@ -23,13 +23,13 @@ namespace {
 using test::random_like;
 using test::relative_error;
 
-struct Case {
+struct TapeCase {
   std::vector<std::string> operations;  // empty = all
   int64_t channels, cells, height, width, samples;
   std::string space = "nasbench201";
 };
 
-SupernetProblem problem_of(const Case& c, bool merged, const at::TensorOptions& tensors) {
+SupernetProblem problem_of(const TapeCase& c, bool merged, const at::TensorOptions& tensors) {
   SupernetOptions options;
   options.channels = c.channels;
   options.cells = c.cells;
@@ -44,7 +44,7 @@ SupernetProblem problem_of(const Case& c, bool merged, const at::TensorOptions& 
   return {Supernet(make_space(c.space, c.operations), options), images(1), images(2), tensors};
 }
 
-void expect_same_derivatives(const Case& c, const at::TensorOptions& tensors, double near,
+void expect_same_derivatives(const TapeCase& c, const at::TensorOptions& tensors, double near,
                              bool shifted = false, uint64_t seeds = 2) {
   SupernetProblem base = problem_of(c, true, tensors), plain = problem_of(c, false, test::doubles());
   if (shifted) {  // as by an auxiliary skip
@@ -86,8 +86,8 @@ void expect_same_derivatives(const Case& c, const at::TensorOptions& tensors, do
   }
 }
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all = {
+const std::vector<TapeCase>& cases() {
+  static const std::vector<TapeCase> all = {
       {{}, 3, 1, 8, 8, 5},
       {{}, 2, 2, 7, 5, 4},
       {{"skip_connect", "nor_conv_1x1"}, 2, 1, 8, 8, 6},
@@ -100,17 +100,17 @@ const std::vector<Case>& cases() {
 // Norms over the few numbers of the smallest cases cost a digit; FollowsEverySampling, below, has all of
 // them.
 TEST(Tape, GivesTheDerivativesOfAutomaticDifferentiation) {
-  for (const Case& c : cases()) expect_same_derivatives(c, test::doubles(), 1e-11);
+  for (const TapeCase& c : cases()) expect_same_derivatives(c, test::doubles(), 1e-11);
 }
 
 TEST(Tape, GivesThemWithAShiftedMixture) {
-  for (const Case& c : cases()) expect_same_derivatives(c, test::doubles(), 1e-11, true);
+  for (const TapeCase& c : cases()) expect_same_derivatives(c, test::doubles(), 1e-11, true);
 }
 
 // Three cells of DARTS have a normal one and two reductions, with inputs of two sizes; odd sizes are cut off
 // at the edges; 6 and 12 channels fill registers of several widths.
-const std::vector<Case>& darts_cases() {
-  static const std::vector<Case> all = {
+const std::vector<TapeCase>& darts_cases() {
+  static const std::vector<TapeCase> all = {
       {{}, 2, 3, 8, 8, 3, "darts"},
       {{"sep_conv_5x5", "dil_conv_3x3", "skip_connect"}, 6, 3, 9, 7, 3, "darts"},
       {{"none", "max_pool_3x3", "avg_pool_3x3"}, 2, 3, 7, 9, 4, "darts"},
@@ -118,14 +118,14 @@ const std::vector<Case>& darts_cases() {
   return all;
 }
 TEST(Tape, GivesThemInDarts) {
-  for (const Case& c : darts_cases()) {
+  for (const TapeCase& c : darts_cases()) {
     SCOPED_TRACE(c.channels);
     expect_same_derivatives(c, test::doubles(), 1e-12, false, 1);
   }
 }
 
-const std::vector<Case>& nasbench1shot1_cases() {
-  static const std::vector<Case> all = {
+const std::vector<TapeCase>& nasbench1shot1_cases() {
+  static const std::vector<TapeCase> all = {
       {{}, 3, 3, 8, 7, 5, "nasbench1shot1-1"},
       {{}, 3, 3, 8, 7, 5, "nasbench1shot1-2"},
       {{}, 2, 2, 9, 8, 4, "nasbench1shot1-3"},
@@ -133,7 +133,7 @@ const std::vector<Case>& nasbench1shot1_cases() {
   return all;
 }
 TEST(Tape, GivesThemInNasBench1Shot1) {
-  for (const Case& c : nasbench1shot1_cases()) {
+  for (const TapeCase& c : nasbench1shot1_cases()) {
     SCOPED_TRACE(c.space);
     expect_same_derivatives(c, test::doubles(), 1e-12, false, 1);
   }
@@ -145,7 +145,7 @@ TEST(TapedEngine, FollowsEverySampling) {
     for (const Sampling sampling :
          {Sampling::softmax, Sampling::gumbel, Sampling::uniform, Sampling::given}) {
       SCOPED_TRACE(space);
-      const Case c{{}, 2, space == "darts" ? 2 : 1, 8, 8, 4, space};
+      const TapeCase c{{}, 2, space == "darts" ? 2 : 1, 8, 8, 4, space};
       SupernetProblem base = problem_of(c, true, test::doubles()),
                       plain = problem_of(c, false, test::doubles());
       const Tensor w = plain.initial_inner(1), x = random_like(plain.initial_outer(1), 3),
@@ -189,10 +189,10 @@ TEST(Tape, GivesTheGradientAtAGivenMixture) {
 TEST(Tape, GivesThemOnAGpu) {
   const auto gpu = test::doubles().device(at::kCUDA);
   if (!at::hasCUDA() || !can_run_tape(gpu)) GTEST_SKIP() << "needs a GPU and its kernels";
-  for (const Case& c : cases()) expect_same_derivatives(c, gpu, 1e-10);
-  for (const Case& c : cases()) expect_same_derivatives(c, gpu, 1e-10, true);
-  for (const Case& c : darts_cases()) expect_same_derivatives(c, gpu, 1e-10);
-  for (const Case& c : nasbench1shot1_cases()) expect_same_derivatives(c, gpu, 1e-10);
+  for (const TapeCase& c : cases()) expect_same_derivatives(c, gpu, 1e-10);
+  for (const TapeCase& c : cases()) expect_same_derivatives(c, gpu, 1e-10, true);
+  for (const TapeCase& c : darts_cases()) expect_same_derivatives(c, gpu, 1e-10);
+  for (const TapeCase& c : nasbench1shot1_cases()) expect_same_derivatives(c, gpu, 1e-10);
 }
 
 // In float the tape is as near to double precision as automatic differentiation is; with TF32, which rounds
@@ -203,7 +203,7 @@ TEST(Tape, IsAsNearAsAutomaticDifferentiationOnAGpu) {
   for (const bool tf32 : {false, true}) {
     at::globalContext().setAllowTF32CuDNN(tf32);
     for (const int64_t size : {32, 24}) {
-      const Case c{{}, 16, 1, size, size, 8};
+      const TapeCase c{{}, 16, 1, size, size, 8};
       const SupernetProblem exact = problem_of(c, true, test::doubles()), base = problem_of(c, true, gpu);
       const auto reference = TapedSupernet::make(exact), taped = TapedSupernet::make(base);
       ASSERT_TRUE(reference.has_value() && taped.has_value());
@@ -259,7 +259,7 @@ TEST(Tape, SaysWhenABatchIsTooLarge) {
 
 // A number that is not finite must reach the loss, as it does in LibTorch, and not end in a max(., 0).
 TEST(Tape, LetsNotANumberThrough) {
-  for (const Case& c : {cases()[0], darts_cases()[0], nasbench1shot1_cases()[0]}) {
+  for (const TapeCase& c : {cases()[0], darts_cases()[0], nasbench1shot1_cases()[0]}) {
     const SupernetProblem base = problem_of(c, true, test::doubles());
     LabelledImages images = base.train().prepare({});
     images.images = images.images.clone();

@@ -35,12 +35,12 @@ DeviceImages bytes_of_images(int64_t samples, uint64_t seed, const at::TensorOpt
   return {bytes, images.labels, {128, 128, 128}, {50, 50, 50}, tensors};
 }
 
-struct Case {
+struct TrainCase {
   const char* space;
   const char* genotype;
 };
 
-Network small_network(const Case& c, bool auxiliary = false) {
+Network small_network(const TrainCase& c, bool auxiliary = false) {
   const SearchSpace space = make_space(c.space);
   NetworkOptions options{.channels = 8, .cells = space.kind == SpaceKind::nasbench201 ? 1 : 3};
   options.height = options.width = 8;
@@ -57,7 +57,7 @@ TrainOptions short_run(int64_t epochs) {
   return o;
 }
 
-class EveryKindOfNetwork : public ::testing::TestWithParam<Case> {};
+class EveryKindOfNetwork : public ::testing::TestWithParam<TrainCase> {};
 
 TEST_P(EveryKindOfNetwork, LearnsToTellTenClasses) {
   const bool darts = std::string(GetParam().space) == "darts";
@@ -83,15 +83,16 @@ TEST_P(EveryKindOfNetwork, LearnsToTellTenClasses) {
 
 INSTANTIATE_TEST_SUITE_P(
     Spaces, EveryKindOfNetwork,
-    ::testing::Values(Case{"nasbench201", cell201},
-                      Case{"nasbench1shot1-1",
-                           "conv3x3-bn-relu(0) maxpool3x3(0,1) conv1x1-bn-relu(0,1) conv3x3-bn-relu(1,3) "
-                           "output(2,4)"},
-                      Case{"darts",
-                           "normal: (sep_conv_3x3,0)(skip_connect,1) (sep_conv_3x3,0)(dil_conv_3x3,1) "
-                           "(avg_pool_3x3,1)(skip_connect,0) (skip_connect,0)(dil_conv_3x3,2) "
-                           "reduce: (max_pool_3x3,0)(sep_conv_3x3,1) (skip_connect,2)(max_pool_3x3,1) "
-                           "(max_pool_3x3,0)(skip_connect,2) (skip_connect,2)(max_pool_3x3,1)"}),
+    ::testing::Values(TrainCase{"nasbench201", cell201},
+                      TrainCase{
+                          "nasbench1shot1-1",
+                          "conv3x3-bn-relu(0) maxpool3x3(0,1) conv1x1-bn-relu(0,1) conv3x3-bn-relu(1,3) "
+                          "output(2,4)"},
+                      TrainCase{"darts",
+                                "normal: (sep_conv_3x3,0)(skip_connect,1) (sep_conv_3x3,0)(dil_conv_3x3,1) "
+                                "(avg_pool_3x3,1)(skip_connect,0) (skip_connect,0)(dil_conv_3x3,2) "
+                                "reduce: (max_pool_3x3,0)(sep_conv_3x3,1) (skip_connect,2)(max_pool_3x3,1) "
+                                "(max_pool_3x3,0)(skip_connect,2) (skip_connect,2)(max_pool_3x3,1)"}),
     [](const auto& row) { return test::test_name(row.param.space); });
 
 // Two steps of PyTorch's SGD by its documented formulas, with the gradient taken here.

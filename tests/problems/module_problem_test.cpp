@@ -155,12 +155,12 @@ Pair custom() {
   return {std::move(module), std::move(by_hand)};
 }
 
-struct Case {
+struct ModuleCase {
   const char* name;
   Pair (*make)();
 };
 
-class EveryModule : public ::testing::TestWithParam<Case> {};
+class EveryModule : public ::testing::TestWithParam<ModuleCase> {};
 
 TEST_P(EveryModule, has_the_derivatives_of_the_network_written_by_hand) {
   const Pair pair = GetParam().make();
@@ -242,7 +242,8 @@ TEST_P(EveryModule, gives_every_estimator_what_the_hand_written_one_gives) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, EveryModule,
-                         ::testing::Values(Case{"sequential", sequential}, Case{"custom", custom}),
+                         ::testing::Values(ModuleCase{"sequential", sequential},
+                                           ModuleCase{"custom", custom}),
                          [](const auto& param) { return param.param.name; });
 
 std::vector<std::string> names(const Layout& layout) {

@@ -43,9 +43,7 @@ class Reference : public Problem {
   int64_t classes_;
 };
 
-using Sizes = std::tuple<int64_t, int64_t, int64_t>;
-using Case = std::tuple<int, Storage, at::ScalarType, Sizes>;
-class RegularizedSoftmaxCases : public ::testing::TestWithParam<Case> {};
+class RegularizedSoftmaxCases : public ::testing::TestWithParam<SoftmaxCase> {};
 
 TEST_P(RegularizedSoftmaxCases, SameNumbersAsAutograd) {
   const auto [threads, storage, dtype, sizes] = GetParam();

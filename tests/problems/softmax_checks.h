@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <tuple>
 
 #include "bilevel/core/batch.h"
 #include "bilevel/core/random.h"
@@ -16,6 +17,10 @@
 #include "tests/problems/problem_checks.h"
 
 namespace bilevel::testing {
+
+// Threads, storage, dtype and {examples, features, classes}.
+using Sizes = std::tuple<int64_t, int64_t, int64_t>;
+using SoftmaxCase = std::tuple<int, FeatureMatrix::Storage, at::ScalarType, Sizes>;
 
 using Storage = FeatureMatrix::Storage;
 

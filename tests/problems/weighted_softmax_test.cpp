@@ -26,9 +26,7 @@ CleaningData cleaning_data(int64_t count, int64_t features, int64_t classes) {
 }
 
 // threads, storage, dtype, {examples, features, classes}
-using Sizes = std::tuple<int64_t, int64_t, int64_t>;
-using Case = std::tuple<int, Storage, at::ScalarType, Sizes>;
-class WeightedSoftmaxCases : public ::testing::TestWithParam<Case> {
+class WeightedSoftmaxCases : public ::testing::TestWithParam<SoftmaxCase> {
  protected:
   int threads() const { return std::get<0>(GetParam()); }
   Storage storage() const { return std::get<1>(GetParam()); }

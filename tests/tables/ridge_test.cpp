@@ -20,40 +20,32 @@
 #include "bilevel/tables/softmax_fit.h"
 #include "bilevel/tables/table_scores.h"
 #include "bilevel/tables/tune_table.h"
+#include "tests/support.h"
+#include "tests/tables/features.h"
 
 namespace bilevel::test {
 namespace {
 
-const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
-
-double largest(const Tensor& values) { return values.abs().max().item<double>(); }
-
-Features dense(const Tensor& values) {
-  Features features;
-  features.dense = values;
-  return features;
-}
-
 Tensor with_ones(const Tensor& values) {
-  return at::cat({values, at::ones({values.size(0), 1}, doubles)}, 1);
+  return at::cat({values, at::ones({values.size(0), 1}, doubles())}, 1);
 }
 
 // The normal equations of all coefficients with the intercept among them.
 Tensor by_normal_equations(const Tensor& rows, const Tensor& targets, const Tensor& penalty) {
-  const Tensor all = at::cat({penalty, at::zeros({1}, doubles)});
+  const Tensor all = at::cat({penalty, at::zeros({1}, doubles())});
   return at::linalg_solve(rows.t().mm(rows) + at::diag(all), rows.t().mm(targets));
 }
 
 TEST(RidgeSystem, SolvesTheNormalEquationsInBothForms) {
   Random random(1);
   for (const auto& [count, columns] : {std::pair{40, 6}, std::pair{12, 30}}) {
-    const Tensor rows = with_ones(random.normal({count, columns}, doubles) + 0.5);
-    const Tensor targets = random.normal({count, 1}, doubles) + 3;
-    const Tensor penalty = random.normal({columns}, doubles).exp();
+    const Tensor rows = with_ones(random.normal({count, columns}, doubles()) + 0.5);
+    const Tensor targets = random.normal({count, 1}, doubles()) + 3;
+    const Tensor penalty = random.normal({columns}, doubles()).exp();
     RidgeSystem system(rows, targets);
     system.set_penalty(penalty);
     EXPECT_LT(largest(system.weights() - by_normal_equations(rows, targets, penalty)), 1e-10) << columns;
-    const Tensor b = random.normal({columns, 1}, doubles);
+    const Tensor b = random.normal({columns, 1}, doubles());
     const Tensor centred = system.centred(rows);
     const Tensor product =
         centred.t().mm(centred).mm(system.solve(b)) + penalty.unsqueeze(1) * system.solve(b);
@@ -65,12 +57,12 @@ TEST(RidgeSystem, SolvesTheNormalEquationsInBothForms) {
 HeldOutRows held_out_rows(int64_t count, int64_t columns, int64_t classes) {
   Random random(2);
   HeldOutRows rows;
-  rows.scaled = with_ones(random.normal({count, columns}, doubles));
+  rows.scaled = with_ones(random.normal({count, columns}, doubles()));
   const Tensor score = rows.scaled.select(1, 0) + 0.5 * rows.scaled.select(1, 1);
   if (classes == 0) {
     rows.loss = TableLoss::squared;
     rows.labels = at::zeros({count}, at::kLong);
-    rows.targets = (score + 0.3 * random.normal({count}, doubles) + 7).unsqueeze(1);
+    rows.targets = (score + 0.3 * random.normal({count}, doubles()) + 7).unsqueeze(1);
   } else {
     rows.labels = (score * 1.5 + 1).round().clamp(0, static_cast<double>(classes - 1)).to(at::kLong);
     rows.targets = label_matrix(rows.labels, classes);
@@ -83,12 +75,12 @@ HeldOutRows held_out_rows(int64_t count, int64_t columns, int64_t classes) {
 // By central differences of each number of the groups.
 void expect_derivative(HeldOutLoss& loss, const PenaltyGroups& groups, double width, double tolerance) {
   Random random(3);
-  const Tensor x = random.normal({groups.count()}, doubles);
+  const Tensor x = random.normal({groups.count()}, doubles());
   (void)loss(groups.spread(x));
   const Tensor derivative = groups.gathered(loss.gradient());
   double steepest = 0;
   for (int64_t j = 0; j < groups.count(); ++j) {
-    Tensor step = at::zeros({groups.count()}, doubles);
+    Tensor step = at::zeros({groups.count()}, doubles());
     step[j] = width;
     const double difference = (loss(groups.spread(x + step)) - loss(groups.spread(x - step))) / (2 * width);
     EXPECT_NEAR(derivative[j].item<double>(), difference, tolerance) << j;
@@ -120,11 +112,11 @@ TEST(CrossFit, HasTheDerivativesOfGroupsAndClasses) {
   for (const PenaltyGroups& groups :
        {PenaltyGroups(4, {}, 3), PenaltyGroups(4, pairs, 3), PenaltyGroups(4, pairs, 0)}) {
     Random random(3);
-    const Tensor x = random.normal({groups.count()}, doubles);
+    const Tensor x = random.normal({groups.count()}, doubles());
     const Tensor scores = cross.held_out_scores({rows.targets}, groups.spread(x), 1e-11);
     const Tensor derivative = groups.gathered(cross.derivative(scores.softmax(1) - rows.targets, 1e-11));
     for (int64_t j = 0; j < groups.count(); ++j) {
-      Tensor step = at::zeros({groups.count()}, doubles);
+      Tensor step = at::zeros({groups.count()}, doubles());
       step[j] = 5e-4;
       const double difference = (loss(groups.spread(x + step)) - loss(groups.spread(x - step))) / 1e-3;
       EXPECT_NEAR(derivative[j].item<double>(), difference, 1e-6) << j << " of " << groups.count();
@@ -136,7 +128,7 @@ TEST(CrossFit, HasTheDerivativesOfGroupsAndClasses) {
 TEST(HeldOutLoss, OfSquaresIsThatOfModelsFittedByHand) {
   const HeldOutRows rows = held_out_rows(30, 4, 0);
   const std::unique_ptr<HeldOutLoss> loss = HeldOutLoss::of(rows);
-  const Tensor x = at::tensor({0.5, -1.0, 1.5, 0.0}, doubles);
+  const Tensor x = at::tensor({0.5, -1.0, 1.5, 0.0}, doubles());
   double squares = 0;
   for (int64_t k = 0; k < 3; ++k) {
     const Tensor held = rows.fold.eq(k).nonzero().squeeze(1), other = rows.fold.ne(k).nonzero().squeeze(1);
@@ -156,11 +148,11 @@ TEST(HeldOutLoss, OfSquaresIsThatOfModelsFittedByHand) {
 // Where the lasso ends, every slope of the loss is the threshold's or less, and no slope points further.
 TEST(LassoPath, EndsWhereTheLassoIsFlat) {
   Random random(10);
-  const Tensor rows = random.normal({40, 8}, doubles);
-  const Tensor targets = rows.select(1, 0) - 2 * rows.select(1, 1) + 0.1 * random.normal({40}, doubles);
+  const Tensor rows = random.normal({40, 8}, doubles());
+  const Tensor targets = rows.select(1, 0) - 2 * rows.select(1, 1) + 0.1 * random.normal({40}, doubles());
   const Tensor gram = rows.t().mm(rows), product = rows.t().mv(targets);
-  const Tensor thresholds = 3 + random.uniform({8}, doubles);
-  const Tensor w = fit_lasso(gram, product, thresholds, at::zeros({8}, doubles));
+  const Tensor thresholds = 3 + random.uniform({8}, doubles());
+  const Tensor w = fit_lasso(gram, product, thresholds, at::zeros({8}, doubles()));
   const Tensor slope = product - gram.mv(w);
   const Tensor chosen = w.ne(0);
   EXPECT_GE(chosen.sum().item<int64_t>(), 2);
@@ -173,16 +165,16 @@ TEST(LassoPath, EndsWhereTheLassoIsFlat) {
 TEST(LassoPath, GivesPenaltiesWithWhichRidgeRegressionIsTheLasso) {
   const HeldOutRows rows = held_out_rows(60, 6, 0);
   for (const bool adaptive : {false, true}) {
-    const LassoPath path = lasso_path(rows, adaptive ? at::zeros({6}, doubles) : Tensor());
+    const LassoPath path = lasso_path(rows, adaptive ? at::zeros({6}, doubles()) : Tensor());
     const Tensor x = rows.scaled.narrow(1, 0, 6);
     const Tensor centred = x - x.mean(0), y = (rows.targets - rows.targets.mean()).squeeze(1);
     const Tensor gram = centred.t().mm(centred), product = centred.t().mv(y);
-    Tensor sizes = at::ones({6}, doubles);
+    Tensor sizes = at::ones({6}, doubles());
     if (adaptive) {
-      sizes = at::linalg_solve(gram + at::eye(6, doubles), product.unsqueeze(1)).squeeze(1).abs();
+      sizes = at::linalg_solve(gram + at::eye(6, doubles()), product.unsqueeze(1)).squeeze(1).abs();
       sizes = sizes / sizes.max();
     }
-    const Tensor lasso = fit_lasso(gram, product, path.lambda / sizes, at::zeros({6}, doubles));
+    const Tensor lasso = fit_lasso(gram, product, path.lambda / sizes, at::zeros({6}, doubles()));
     RidgeSystem system(rows.scaled, rows.targets);
     system.set_penalty(path.logarithms.exp());
     EXPECT_LT(largest(system.weights().narrow(0, 0, 6).squeeze(1) - lasso), 1e-5);
@@ -193,8 +185,9 @@ TEST(LassoPath, GivesPenaltiesWithWhichRidgeRegressionIsTheLasso) {
 TEST(SoftmaxFit, TakesAPenaltyForEachColumnAndClass) {
   const HeldOutRows rows = held_out_rows(60, 4, 3);
   Random random(4);
-  const Tensor penalty = penalties(random.normal({4, 3}, doubles), 60);
-  const SoftmaxFit fit = fit_softmax(rows.scaled, {rows.targets}, penalty, at::zeros({5, 3}, doubles), 1e-10);
+  const Tensor penalty = penalties(random.normal({4, 3}, doubles()), 60);
+  const SoftmaxFit fit =
+      fit_softmax(rows.scaled, {rows.targets}, penalty, at::zeros({5, 3}, doubles()), 1e-10);
   const Tensor slope = rows.scaled.t().mm(rows.scaled.mm(fit.weights).softmax(1) - rows.targets) / 60;
   EXPECT_LT(largest(slope + penalty * fit.weights), 1e-9);
 }
@@ -202,13 +195,13 @@ TEST(SoftmaxFit, TakesAPenaltyForEachColumnAndClass) {
 // Three columns of many say all there is.
 TuneTableData sparse_truth(int64_t count, int64_t columns, uint64_t seed) {
   Random random(seed);
-  const Tensor values = random.normal({count, columns}, doubles);
+  const Tensor values = random.normal({count, columns}, doubles());
   const Tensor targets = 3 * values.select(1, 0) - 2 * values.select(1, 1) + values.select(1, 2) +
-                         random.normal({count}, doubles) + 50;
+                         random.normal({count}, doubles()) + 50;
   return {.train = dense(values),
           .labels = targets,
           .valid = {},
-          .valid_labels = at::empty({0}, doubles),
+          .valid_labels = at::empty({0}, doubles()),
           .classes = 1};
 }
 
@@ -232,7 +225,7 @@ TEST(TuneTable, HoldsUselessColumnsOfARegression) {
 }
 
 TEST(LassoPath, SharesFollowTheLikelihoodOfHeldOutRows) {
-  const Tensor ones = at::ones({20}, doubles);
+  const Tensor ones = at::ones({20}, doubles());
   const std::vector<double> shares = likelihood_shares({ones, ones * std::sqrt(1.1), ones * 100}, 0);
   EXPECT_NEAR(shares[1] / shares[0], std::pow(1.1, -10), 1e-9);
   EXPECT_NEAR(shares[0] + shares[1], 1, 1e-12);
@@ -256,11 +249,11 @@ TEST(TuneTable, LosesLittleToOnePenaltyWhereAllColumnsCount) {
   for (uint64_t seed = 0; seed < 10; ++seed) {
     Random random(200 + seed);
     const auto drawn = [&](int64_t count) -> TuneTableData {
-      const Tensor values = random.normal({count, 10}, doubles);
+      const Tensor values = random.normal({count, 10}, doubles());
       return {.train = dense(values),
-              .labels = values.sum(1) + random.normal({count}, doubles),
+              .labels = values.sum(1) + random.normal({count}, doubles()),
               .valid = {},
-              .valid_labels = at::empty({0}, doubles),
+              .valid_labels = at::empty({0}, doubles()),
               .classes = 1};
     };
     const TuneTableResult r = tune_table(drawn(50), squared());
@@ -277,24 +270,24 @@ TEST(TuneTable, LosesLittleToOnePenaltyWhereAllColumnsCount) {
 TEST(TuneTable, GivesARegressionInTheUsersUnits) {
   TuneTableData data = sparse_truth(60, 4, 7);
   const TuneTableResult r = tune_table(data, squared());
-  data.train.dense = data.train.dense * at::tensor({1e3, 1e-2, 1.0, 50.0}, doubles) + 20;
+  data.train.dense = data.train.dense * at::tensor({1e3, 1e-2, 1.0, 50.0}, doubles()) + 20;
   data.labels = data.labels * 1000;
   const TuneTableResult other = tune_table(data, squared());
   EXPECT_NEAR(other.returned().held_out_score, r.returned().held_out_score, 1e-9);
   EXPECT_NEAR(other.returned().held_out_loss, r.returned().held_out_loss * 1e6, 1e-2);
   const Tensor slopes = r.returned().weights.narrow(0, 0, 4).squeeze(1) * 1000;
   const Tensor scaled =
-      other.returned().weights.narrow(0, 0, 4).squeeze(1) * at::tensor({1e3, 1e-2, 1.0, 50.0}, doubles);
+      other.returned().weights.narrow(0, 0, 4).squeeze(1) * at::tensor({1e3, 1e-2, 1.0, 50.0}, doubles());
   EXPECT_LT(largest(slopes - scaled), 1e-5);
 }
 
 TEST(TuneTable, PredictsNextToNothingWhereNothingCanBePredicted) {
   Random random(8);
   const auto drawn = [&](int64_t count) -> TuneTableData {
-    return {.train = dense(random.normal({count, 10}, doubles)),
-            .labels = random.normal({count}, doubles),
+    return {.train = dense(random.normal({count, 10}, doubles())),
+            .labels = random.normal({count}, doubles()),
             .valid = {},
-            .valid_labels = at::empty({0}, doubles),
+            .valid_labels = at::empty({0}, doubles()),
             .classes = 1};
   };
   const TuneTableResult r = tune_table(drawn(80), squared());
@@ -306,12 +299,12 @@ TEST(TuneTable, PredictsNextToNothingWhereNothingCanBePredicted) {
 // The first half of the columns says something, each a little; the others nothing.
 TEST(TuneTable, FreesOneRegulariserPerGroup) {
   Random random(9);
-  const Tensor values = random.normal({100, 30}, doubles);
-  const Tensor targets = values.narrow(1, 0, 15).sum(1) + 2 * random.normal({100}, doubles);
+  const Tensor values = random.normal({100, 30}, doubles());
+  const Tensor targets = values.narrow(1, 0, 15).sum(1) + 2 * random.normal({100}, doubles());
   TuneTableData data{.train = dense(values),
                      .labels = targets,
                      .valid = {},
-                     .valid_labels = at::empty({0}, doubles),
+                     .valid_labels = at::empty({0}, doubles()),
                      .classes = 1};
   data.groups = at::arange(30, at::kLong).ge(15).to(at::kLong);
   const TuneTableResult r = tune_table(data, squared());

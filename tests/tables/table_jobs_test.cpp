@@ -14,17 +14,11 @@
 #include "bilevel/tables/clean_table.h"
 #include "bilevel/tables/table_scores.h"
 #include "bilevel/tables/tune_table.h"
+#include "tests/support.h"
+#include "tests/tables/features.h"
 
 namespace bilevel::test {
 namespace {
-
-const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
-
-Features dense(const Tensor& values) {
-  Features features;
-  features.dense = values;
-  return features;
-}
 
 LabelledExamples clouds(int64_t count, const char* stream) {
   return draw_gaussian_classes({.classes = 3, .features = 5, .separation = 2}, count, 1, stream);
@@ -40,7 +34,7 @@ Spoiled spoiled(double share, const Tensor& scales) {
   const LabelledExamples train = clouds(150, "train"), trusted = clouds(30, "valid");
   Spoiled s;
   Random random(8);
-  s.wrong = random.uniform({150}, doubles).lt(share);
+  s.wrong = random.uniform({150}, doubles()).lt(share);
   s.data = {.train = dense(train.features.to(at::kDouble) * scales),
             .given = at::where(s.wrong, (train.labels + 1).remainder(3), train.labels),
             .trusted = dense(trusted.features.to(at::kDouble) * scales),
@@ -56,14 +50,14 @@ Tensor flags(const CleanTableResult& r, int64_t rows) {
 }
 
 TEST(CleanTable, FindsLabelsThatWentToTheNextClass) {
-  const Spoiled s = spoiled(0.4, at::ones({5}, doubles));
+  const Spoiled s = spoiled(0.4, at::ones({5}, doubles()));
   const CleanTableResult r = clean_table(s.data, {});
   EXPECT_FALSE(r.kept_baseline);
   EXPECT_LT(r.loss, r.baseline_loss);
   EXPECT_GT(f1_score(flags(r, 150), s.wrong), 0.9);
   // Calibrated: as many are expected to be wrong as are.
   EXPECT_NEAR(r.expected_wrong, s.wrong.sum().item<double>(), 8);
-  const Tensor structure = 0.6 * at::eye(3, doubles) + 0.4 * at::eye(3, doubles).roll(1, 1);
+  const Tensor structure = 0.6 * at::eye(3, doubles()) + 0.4 * at::eye(3, doubles()).roll(1, 1);
   EXPECT_LT((r.noise - structure).abs().max().item<double>(), 0.12);
   for (const int64_t i : r.suspects) {
     EXPECT_NE(r.suggested[i].item<int64_t>(), s.data.given[i].item<int64_t>()) << i;
@@ -82,9 +76,9 @@ TEST(CleanTable, ProbabilitiesThatLabelsAreWrongAreCalibrated) {
   const LabelledExamples train = clouds(1200, "train"), trusted = clouds(120, "valid");
   for (const double share : {0.15, 0.35}) {
     Random random(12);
-    const Tensor wrong = random.uniform({1200}, doubles).lt(share);
+    const Tensor wrong = random.uniform({1200}, doubles()).lt(share);
     const Tensor moved =
-        (train.labels + 1 + random.uniform({1200}, doubles).lt(0.5).to(at::kLong)).remainder(3);
+        (train.labels + 1 + random.uniform({1200}, doubles()).lt(0.5).to(at::kLong)).remainder(3);
     const CleanTableResult r = clean_table({.train = dense(train.features.to(at::kDouble)),
                                             .given = at::where(wrong, moved, train.labels),
                                             .trusted = dense(trusted.features.to(at::kDouble)),
@@ -106,15 +100,15 @@ TEST(CleanTable, ProbabilitiesThatLabelsAreWrongAreCalibrated) {
     }
     expect_calibrated(0.9, 1.1);
     // The matrix is shown as it was made: even noise.
-    EXPECT_LT((r.noise - (at::eye(3, doubles) * (1 - 1.5 * share) + share / 2)).abs().max().item<double>(),
+    EXPECT_LT((r.noise - (at::eye(3, doubles()) * (1 - 1.5 * share) + share / 2)).abs().max().item<double>(),
               0.06)
         << r.noise;
   }
 }
 
 TEST(CleanTable, DoesNotCareForScales) {
-  const Tensor scales = at::tensor({1e-3, 1.0, 1e4, 30.0, 0.2}, doubles);
-  const CleanTableResult even = clean_table(spoiled(0.4, at::ones({5}, doubles)).data, {});
+  const Tensor scales = at::tensor({1e-3, 1.0, 1e4, 30.0, 0.2}, doubles());
+  const CleanTableResult even = clean_table(spoiled(0.4, at::ones({5}, doubles())).data, {});
   const CleanTableResult uneven = clean_table(spoiled(0.4, scales).data, {});
   EXPECT_LT((even.wrong - uneven.wrong).abs().max().item<double>(), 1e-6);
   const Tensor moved = uneven.model.weights.narrow(0, 0, 5) * scales.unsqueeze(1);
@@ -122,14 +116,14 @@ TEST(CleanTable, DoesNotCareForScales) {
 }
 
 TEST(CleanTable, FlagsNextToNothingWhereLabelsAreRight) {
-  const Spoiled s = spoiled(0, at::ones({5}, doubles));
+  const Spoiled s = spoiled(0, at::ones({5}, doubles()));
   const CleanTableResult r = clean_table(s.data, {});
   EXPECT_LE(r.suspects.size(), 3U);
   EXPECT_LT(r.expected_wrong, 6);
 }
 
 TEST(CleanTable, WorksWithoutTrustedRowsAndSaysWhatIsLost) {
-  Spoiled s = spoiled(0.25, at::ones({5}, doubles));
+  Spoiled s = spoiled(0.25, at::ones({5}, doubles()));
   s.data.trusted = Features();
   s.data.trusted_labels = at::empty({0}, at::kLong);
   const CleanTableResult r = clean_table(s.data, {});
@@ -140,7 +134,7 @@ TEST(CleanTable, WorksWithoutTrustedRowsAndSaysWhatIsLost) {
 }
 
 TEST(CleanTable, RefusesFoldsThatRowsDoNotAllow) {
-  const Spoiled s = spoiled(0.4, at::ones({5}, doubles));
+  const Spoiled s = spoiled(0.4, at::ones({5}, doubles()));
   EXPECT_THROW(clean_table(s.data, {.folds = 151}), std::invalid_argument);
   EXPECT_THROW(clean_table(s.data, {.folds = 1}), std::invalid_argument);
 }
@@ -148,8 +142,8 @@ TEST(CleanTable, RefusesFoldsThatRowsDoNotAllow) {
 // Two columns say everything, the others nothing.
 TuneTableData with_useless_columns(int64_t rows, int64_t useless, uint64_t seed) {
   Random random(seed);
-  const Tensor values = random.normal({rows, 2 + useless}, doubles);
-  const Tensor score = values.select(1, 0) - values.select(1, 1) + random.normal({rows}, doubles);
+  const Tensor values = random.normal({rows, 2 + useless}, doubles());
+  const Tensor score = values.select(1, 0) - values.select(1, 1) + random.normal({rows}, doubles());
   return {.train = dense(values),
           .labels = score.gt(0).to(at::kLong),
           .valid = {},
@@ -174,8 +168,8 @@ TEST(TuneTable, HoldsUselessColumnsWhereUnseenRowsGain) {
 
 TEST(TuneTable, ReturnsOneRegulariserWhereColumnsAreAlike) {
   Random random(11);
-  const Tensor values = random.normal({120, 6}, doubles);
-  const Tensor score = values.sum(1) + random.normal({120}, doubles);
+  const Tensor values = random.normal({120, 6}, doubles());
+  const Tensor score = values.sum(1) + random.normal({120}, doubles());
   const TuneTableData data{.train = dense(values),
                            .labels = score.gt(0).to(at::kLong),
                            .valid = {},
@@ -189,7 +183,7 @@ TEST(TuneTable, ReturnsOneRegulariserWhereColumnsAreAlike) {
 TEST(TuneTable, DoesNotCareForScales) {
   TuneTableData data = with_useless_columns(120, 3, 12);
   const TuneTableResult even = tune_table(data, {});
-  data.train.dense = data.train.dense * at::tensor({1e4, 1e-3, 1.0, 50.0, 7.0}, doubles);
+  data.train.dense = data.train.dense * at::tensor({1e4, 1e-3, 1.0, 50.0, 7.0}, doubles());
   const TuneTableResult uneven = tune_table(data, {});
   EXPECT_NEAR(even.single.held_out_loss, uneven.single.held_out_loss, 1e-9);
   TuneTableOptions as_it_is;

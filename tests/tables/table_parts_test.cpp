@@ -15,17 +15,11 @@
 #include "bilevel/tables/scaled_table.h"
 #include "bilevel/tables/softmax_fit.h"
 #include "bilevel/tables/table_scores.h"
+#include "tests/support.h"
+#include "tests/tables/features.h"
 
 namespace bilevel::test {
 namespace {
-
-const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
-
-Features dense(const Tensor& values) {
-  Features features;
-  features.dense = values;
-  return features;
-}
 
 Features sparse(const Tensor& values) {
   const Tensor where = values.nonzero();
@@ -40,11 +34,9 @@ Features sparse(const Tensor& values) {
   return features;
 }
 
-double largest(const Tensor& values) { return values.abs().max().item<double>(); }
-
 TEST(TableScale, GivesCoefficientsInTheUsersUnits) {
   Random random(1);
-  Tensor values = random.normal({40, 3}, doubles);
+  Tensor values = random.normal({40, 3}, doubles());
   values.select(1, 1).mul_(1e4).add_(7e5);
   values.select(1, 2).fill_(3);  // constant
   const TableScale scale({dense(values)}, true);
@@ -53,13 +45,13 @@ TEST(TableScale, GivesCoefficientsInTheUsersUnits) {
   EXPECT_LT(largest(scaled.narrow(1, 0, 2).std(0, false) - 1), 1e-9);
   EXPECT_EQ(largest(scaled.select(1, 2)), 0);
   EXPECT_EQ(largest(scaled.select(1, 3) - 1), 0);
-  const Tensor weights = random.normal({4, 5}, doubles);
+  const Tensor weights = random.normal({4, 5}, doubles());
   EXPECT_LT(largest(table_scores(dense(values), scale.in_users_units(weights)) - scaled.mm(weights)), 1e-9);
 }
 
 TEST(TableScale, TreatsASparseTableAsItsDenseForm) {
   Random random(2);
-  const Tensor values = random.normal({30, 4}, doubles) * random.uniform({30, 4}, doubles).gt(0.6);
+  const Tensor values = random.normal({30, 4}, doubles()) * random.uniform({30, 4}, doubles()).gt(0.6);
   const TableScale from_dense({dense(values)}, true), from_sparse({sparse(values)}, true);
   EXPECT_TRUE(from_dense.scaled(dense(values)).equal(from_sparse.scaled(sparse(values))));
 }
@@ -90,10 +82,10 @@ struct Small {
   Tensor rows, labels, targets, penalty;
   Small() {
     Random random(4);
-    rows = at::cat({random.normal({30, 3}, doubles), at::ones({30, 1}, doubles)}, 1);
+    rows = at::cat({random.normal({30, 3}, doubles()), at::ones({30, 1}, doubles())}, 1);
     labels = rows.select(1, 0).gt(0).to(at::kLong) + rows.select(1, 1).gt(0.5).to(at::kLong);
     targets = 0.8 * label_matrix(labels, 3) + 0.2 / 3;
-    penalty = penalties(at::full({3}, 0.3, doubles), 30);
+    penalty = penalties(at::full({3}, 0.3, doubles()), 30);
   }
 };
 
@@ -109,11 +101,11 @@ TEST(SoftmaxFit, EndsWhereTheObjectiveIsFlat) {
   const Small s;
   for (const TargetKind kind : {TargetKind::soft_labels, TargetKind::likelihoods}) {
     const SoftmaxTargets targets{s.targets, kind};
-    const SoftmaxFit fit = fit_softmax(s.rows, targets, s.penalty, at::zeros({4, 3}, doubles), 1e-9);
+    const SoftmaxFit fit = fit_softmax(s.rows, targets, s.penalty, at::zeros({4, 3}, doubles()), 1e-9);
     EXPECT_TRUE(fit.converged);
     for (int64_t j = 0; j < 4; ++j) {
       for (int64_t k = 0; k < 3; ++k) {
-        Tensor step = at::zeros({4, 3}, doubles);
+        Tensor step = at::zeros({4, 3}, doubles());
         step[j][k] = 1e-4;
         const double slope =
             (objective(s, targets, fit.weights + step) - objective(s, targets, fit.weights - step)) / 2e-4;
@@ -128,13 +120,13 @@ TEST(CrossFit, HasTheDerivativeThatDifferencesSay) {
   Random random(5);
   const Tensor fold = stratified_folds(s.labels, 3, 3, random);
   CrossFit cross(s.rows, fold, 3, 3);
-  const Tensor x = at::tensor({0.5, -1.0, 1.5}, doubles);
+  const Tensor x = at::tensor({0.5, -1.0, 1.5}, doubles());
   const auto loss = [&](const Tensor& logarithms) {
     const Tensor scores = cross.held_out_scores({s.targets}, logarithms, 1e-11);
     return -(scores.log_softmax(1) * s.targets).sum().item<double>();
   };
   for (int64_t j = 0; j < 3; ++j) {
-    Tensor step = at::zeros({3}, doubles);
+    Tensor step = at::zeros({3}, doubles());
     step[j] = 1e-4;
     const double difference = (loss(x + step) - loss(x - step)) / 2e-4;
     const Tensor scores = cross.held_out_scores({s.targets}, x, 1e-11);
@@ -150,7 +142,7 @@ TEST(NoiseMatrix, IsTheSharesOfGivenLabelsWherePredictionsAreCertain) {
   const Tensor wrong = at::arange(600, at::kLong).lt(150);
   const Tensor given = at::where(wrong, (truth + 1).remainder(3), truth);  // a quarter becomes the next class
   const NoiseEvidence evidence{label_matrix(truth, 3), given};
-  const Tensor expected = 0.75 * at::eye(3, doubles) + 0.25 * at::eye(3, doubles).roll(1, 1);
+  const Tensor expected = 0.75 * at::eye(3, doubles()) + 0.25 * at::eye(3, doubles()).roll(1, 1);
   const Tensor weak = estimate_noise(evidence, even_noise(3, 0.3), 0.01);
   EXPECT_LT(largest(weak - expected), 1e-3);
   const Tensor strong = estimate_noise(evidence, even_noise(3, 0.3), 1e6);
@@ -178,8 +170,8 @@ TEST(NoiseMatrix, KeepsToEvenNoiseWhereThereIsNoStructure) {
 
 // Flagging k of them is expected to have F1 = 2 sum of the k / (k + sum of all).
 TEST(CleanTable, FlagsWhatMaximisesTheExpectedF1) {
-  EXPECT_EQ(most_expected_f1(at::tensor({1.0, 1.0, 0.1, 0.1}, doubles)), 2);
-  EXPECT_EQ(most_expected_f1(at::tensor({0.4, 0.4, 0.3, 0.01}, doubles)), 3);
+  EXPECT_EQ(most_expected_f1(at::tensor({1.0, 1.0, 0.1, 0.1}, doubles())), 2);
+  EXPECT_EQ(most_expected_f1(at::tensor({0.4, 0.4, 0.3, 0.01}, doubles())), 3);
 }
 
 }  // namespace
