@@ -23,9 +23,10 @@ constexpr int64_t most_tasks_in_text = 24;  // wider matrices do not fit a termi
 
 std::string percent(double value) { return value < 0 ? "-" : fmt::format("{:.2f}", value); }
 
-void print_accuracies(const InteractResult& r) {
-  fmt::print("{:<22}{:>14}{:>14}{:>14}{:>14}{:>12}\n", "accuracy in percent", "test", "validation",
-             "training", "valid. loss", "rho");
+void print_accuracies(const InteractResult& r, bool by_rows) {
+  fmt::print("{:<22}{:>14}{:>14}{:>14}{:>14}{:>12}\n", "accuracy in percent", "test",
+             by_rows ? "held out" : "validation", "training", by_rows ? "held-out loss" : "valid. loss",
+             "rho");
   for (const auto& [name, tasks] : {std::pair{"learned interaction", &r.learned},
                                     std::pair{"independent", r.independent ? &*r.independent : nullptr},
                                     std::pair{"one model for all", r.pooled ? &*r.pooled : nullptr}}) {
@@ -51,17 +52,44 @@ void print_matrix(const std::vector<std::string>& names, const Tensor& interacti
   }
 }
 
+void print_held_out_search(const InteractJobResult& result) {
+  const InteractTableResult& r = *result.table;
+  fmt::print("{} fits with {} Newton steps and {} Hessian products in {:.1f} s\n", r.counts.fits,
+             r.counts.gradients, r.counts.hessian_products, result.seconds);
+  const std::string gain =
+      fmt::format("{:+.4f} +- {:.4f} in the loss of rows that were not searched on", r.gain, r.gain_error);
+  if (r.per_pair) {
+    fmt::print("Each pair of tasks has a strength of its own: it gains {}.\n\n", gain);
+    return;
+  }
+  fmt::print(
+      "All pairs have the same strength: the mean of {} models, each weighted by how well it predicts "
+      "held-out rows.\n",
+      r.averaged);
+  if (r.searched_pairs) {
+    fmt::print("A strength of its own for each pair gains {}, which is less than two standard errors.\n",
+               gain);
+  }
+  fmt::print("\n");
+}
+
 void print_answer(const InteractJobResult& result) {
   const TaskSets& sets = result.sets;
   const LearnedTasks& learned = result.interact.learned;
-  fmt::print("{} tasks{} on {}; {} features, {} classes; {} training, {} validation and {} test examples\n",
-             sets.tasks, sets.classes_are_tasks ? " (the classes)" : "", result.data,
-             sets.train.features.size(1), sets.classes, sets.train.size(), sets.valid.size(),
+  fmt::print("{} tasks{} on {}; {} features, {} classes; {} training, {} and {} test examples\n", sets.tasks,
+             sets.classes_are_tasks ? " (the classes)" : "", result.data, sets.train.features.size(1),
+             sets.classes, sets.train.size(),
+             result.folds > 0 ? fmt::format("held out in {} folds,", result.folds)
+                              : fmt::format("{} validation", sets.valid.size()),
              sets.test.size());
-  fmt::print("{}: {} iterations in {:.1f} s, the best at {}; inner rate {:.4g}\n\n",
-             learned.summary.algorithm, learned.summary.state.iteration, learned.summary.seconds,
-             learned.best_iteration, learned.inner_rate);
-  print_accuracies(result.interact);
+  if (result.table) {
+    print_held_out_search(result);
+  } else {
+    fmt::print("{}: {} iterations in {:.1f} s, the best at {}; inner rate {:.4g}\n\n",
+               learned.summary.algorithm, learned.summary.state.iteration, learned.summary.seconds,
+               learned.best_iteration, learned.inner_rate);
+  }
+  print_accuracies(result.interact, result.table.has_value());
   print_matrix(sets.task_names, learned.interaction);
   fmt::print("\nsuggested clusters:");
   for (const auto& cluster : named_clusters(result.suggested, sets.task_names)) {
@@ -79,6 +107,10 @@ void print_answer(const InteractJobResult& result) {
 
 void print_interact(const InteractJobResult& result) {
   const SolveSummary& summary = result.interact.learned.summary;
+  if (result.table) {
+    print_answer(result);
+    return;
+  }
   if (has_answer(summary)) print_answer(result);
   print_linear_solves(summary);
   print_failures(summary);
@@ -92,10 +124,11 @@ void add_interact_command(CLI::App& app, int& exit_code) {
       {"interact", "Learn how strongly tasks (or classes) should pull at each other",
        "Every task has a linear model. A matrix C says how much two models are drawn together; it is "
        "learned\n"
-       "so that the models do well on validation examples, and compared with tasks trained on their own and\n"
-       "with one model for all. Without --train-tasks or --task-column the classes are the tasks.\n"
-       "Defaults: K-RMD with T = 100 and K = T, the inner rate from the data's curvature, Adam at 0.05, at\n"
-       "most 150 iterations.\n"
+       "so that the models do well on examples that they were not fitted to, and compared with tasks "
+       "trained\n"
+       "on their own and with one model for all. Without --train-tasks or --task-column the classes are the\n"
+       "tasks. Your own tasks are learned by held-out rows; made-up tasks and classes, or with an option of\n"
+       "algorithms, by K-RMD with T = 100 and K = T, Adam at 0.05 and at most 150 iterations.\n"
        "Examples:\n"
        "  bilevel interact --data synthetic --clusters 3 --tasks 12 --json\n"
        "  bilevel interact --train shops.csv --task-column shop --label-column bought --out run1\n"

@@ -56,13 +56,12 @@ void print_scores(const TuneJobResult& result, const char* baseline, const char*
 std::string verdict(const TuneJobResult& result) {
   const TuneTableResult& r = *result.table;
   const std::string what =
-      fmt::format("{}{}", result.group_names.empty() ? "feature" : "group",
-                  r.freed.logarithms.defined() && r.freed.logarithms.dim() > 1 ? " and class" : "");
+      fmt::format("{}{}", result.group_names.empty() ? "feature" : "group", r.by_class ? " and class" : "");
   if (!r.searched) return fmt::format("There is one {}, and so one regulariser.", what);
   // Of a single row there is no error.
   const std::string measured = fmt::format(
       "{:+.4f} +- {}", r.gain, std::isfinite(r.gain_error) ? fmt::format("{:.4f}", r.gain_error) : "?");
-  const std::string on = r.nested ? "rows that were not searched on" : "the rows that were searched on";
+  const std::string on = "rows that were not searched on";
   if (r.averaged) {
     return fmt::format(
         "The mean of three models is returned, each weighted by how well it predicts held-out rows: one "

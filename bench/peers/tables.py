@@ -15,7 +15,7 @@ The peer's rules, fixed beforehand:
   regress  (tune --loss squared, on the sets of --numbers) RidgeCV(), LassoCV() and ElasticNetCV() as they come
   interact (diabetes: is the target above its median; eight tasks by sex, age and body mass index, the last two above
          their medians or not) LogisticRegressionCV() of all tasks together, and one of each task alone; a task whose
-         training rows are of one class has that class
+         training rows are of one class has that class, with probability (n + 1) / (n + 2)
 Sizes: tune, regress and interact 60 % training, 40 % test; clean 60 % noisy, 10 % trusted, 30 % test; classes in proportion.
 Seconds are of the job alone: the program's own count, without the start of the process and the reading. Both run on
 one thread, and on the kernels of OpenBLAS that the program chooses.
@@ -145,28 +145,30 @@ def interact(program, seed, form):
         xa, xb = scaler.transform(xa), scaler.transform(xb)
     peers = []
     begin = time.perf_counter()
-    pooled = LogisticRegressionCV().fit(xa, ya).predict(xb)
-    peers.append((100 * np.mean(pooled == yb), time.perf_counter() - begin))
+    pooled = LogisticRegressionCV().fit(xa, ya)
+    peers.append(scores(pooled.predict_proba(xb), yb) + (time.perf_counter() - begin,))
     begin = time.perf_counter()
-    alone = np.zeros_like(yb)
+    alone = np.zeros((len(yb), 2))
     for t in range(8):
         rows = ta == t
-        few = np.bincount(ya[rows], minlength=2).min()
-        if few == 0:
-            alone[tb == t] = ya[rows][0]
+        counts = np.bincount(ya[rows], minlength=2)
+        if counts.min() == 0:
+            alone[tb == t] = (counts + 1) / (counts.sum() + 2)
             continue
-        model = LogisticRegressionCV() if few >= 5 else LogisticRegression()
-        alone[tb == t] = model.fit(xa[rows], ya[rows]).predict(xb[tb == t])
-    peers.append((100 * np.mean(alone == yb), time.perf_counter() - begin))
+        model = LogisticRegressionCV() if counts.min() >= 5 else LogisticRegression()
+        alone[tb == t] = model.fit(xa[rows], ya[rows]).predict_proba(xb[tb == t])
+    peers.append(scores(alone, yb) + (time.perf_counter() - begin,))
     with tempfile.TemporaryDirectory() as folder:
         def write(name, x, t, y):
             path = os.path.join(folder, name)
             np.savetxt(path, np.column_stack([t, x, y]), delimiter=",", fmt="%.17g")
             return path
         found = run(program, ["interact", "--train", write("train.csv", xa, ta, ya), "--test",
-                              write("test.csv", xb, tb, yb), "--task-column", "0", "--bias", "--seed", str(seed), "--out",
+                              write("test.csv", xb, tb, yb), "--task-column", "0", "--seed", str(seed), "--out",
                               os.path.join(folder, "run")])
-    return peers, (found["test_accuracy"], found["seconds"]), found["returned"]
+    prefix = {"independent": "independent_", "one model for all": "pooled_"}.get(found["returned"], "")
+    return (peers, (found[prefix + "test_accuracy"], found[prefix + "test_loss"], found["seconds"]),
+            found["coupling"] if prefix == "" else found["returned"])
 
 
 def clean_peer(xn, given, xt, yt, xs, ys, wrong):
@@ -215,7 +217,7 @@ def row(title, measures, results):
     for i, (measure, sign) in enumerate(measures):
         print(f"{title:<34}{measure:<10}{peers[:, i].mean():>9.4f}{ours[:, i].mean():>9.4f}   "
               f"{verdict(sign * (ours[:, i] - peers[:, i]))}", flush=True)
-    kept = sum(r[2] in ("single", "baseline", "pooled", "independent") for r in results)
+    kept = sum(r[2] in ("single", "baseline", "one model for all", "independent") for r in results)
     print(f"{title:<34}{'seconds':<10}{peers[:, -1].mean():>9.3f}{ours[:, -1].mean():>9.3f}   "
           f"{kept} of {len(results)} returned the baseline", flush=True)
 
@@ -246,7 +248,7 @@ def main():
             for form in (f for f in o.forms.split(",") if f != "svmlight"):  # which has no column of tasks
                 results = [interact(o.program, seed, form) for seed in seeds]
                 for i, peer in enumerate(("pooled", "alone")):
-                    row(f"interact diabetes {form} {peer}", [("accuracy", 1)],
+                    row(f"interact diabetes {form} {peer}", [("accuracy", 1), ("loss", -1)],
                         [(peers[i], ours, returned) for peers, ours, returned in results])
             continue
         for name in o.sets.split(","):

@@ -76,10 +76,8 @@ std::string_view name_of(InteractResult::Best best) {
                                                      : "one model for all";
 }
 
-namespace {
-
-// All three losses are means over the validation examples.
-void choose_best(InteractResult& result) {
+// All three losses are means over the same examples.
+void choose_best(InteractResult& result, const std::string& instead) {
   using Best = InteractResult::Best;
   const auto consider = [&](const std::optional<LearnedTasks>& baseline, Best which) {
     if (baseline && !(result.returned().valid_loss <= baseline->valid_loss)) result.best = which;
@@ -89,11 +87,10 @@ void choose_best(InteractResult& result) {
   if (result.best == Best::learned) return;
   result.warnings.push_back(fmt::format(
       "the learned interaction does not beat '{}' on the validation examples: a loss of {:.4f} against "
-      "{:.4f}. The models of '{}' are returned; take more --iterations or another --outer-rate",
-      name_of(result.best), result.learned.valid_loss, result.returned().valid_loss, name_of(result.best)));
+      "{:.4f}. The models of '{}' are returned{}",
+      name_of(result.best), result.learned.valid_loss, result.returned().valid_loss, name_of(result.best),
+      instead));
 }
-
-}  // namespace
 
 InteractResult interact(const TaskSets& sets, const InteractOptions& options,
                         const at::TensorOptions& tensors, const SolveHooks& hooks,
@@ -127,7 +124,7 @@ InteractResult interact(const TaskSets& sets, const InteractOptions& options,
   };
   result.independent = baseline("every task on its own", sets);
   if (!sets.classes_are_tasks) result.pooled = baseline("one model for all tasks", pooled(sets));
-  choose_best(result);
+  choose_best(result, "; take more --iterations or another --outer-rate");
   return result;
 }
 
@@ -177,7 +174,8 @@ std::vector<int64_t> suggest_clusters(const Tensor& interaction) {
     strengths.push_back(strongest);
     stages.push_back(groups);
   }
-  size_t chosen = stages.size() - 1;
+  // Without any pull every task is on its own.
+  size_t chosen = strengths.empty() || strengths[0] == 0 ? 0 : stages.size() - 1;
   double largest_fall = least_fall;
   for (size_t k = 1; k < strengths.size(); ++k) {
     const double least = floor * strengths[0];

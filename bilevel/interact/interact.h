@@ -62,6 +62,8 @@ struct InteractResult {
   const LearnedTasks& returned() const;
 };
 std::string_view name_of(InteractResult::Best best);
+// Sets `best`, and warns where it is a baseline; `instead` ends the warning.
+void choose_best(InteractResult& result, const std::string& instead = "");
 // `progress` is called with what is being done; hooks and solver are those of the first search, which is the
 // long one, but `interrupted` is asked in all.
 InteractResult interact(const TaskSets& sets, const InteractOptions& options,
@@ -79,7 +81,8 @@ ClusterMeans cluster_means(const Tensor& interaction, const std::vector<int64_t>
 
 // Single linkage on C, because a chain of pulls holds its ends together too, cut where the strength of a
 // merge falls by the largest factor; pulls below 1e-4 of the strongest count as that. Where it never falls by
-// half at once all tasks are one cluster. One number per task, from 0 in the order of the tasks.
+// half at once all tasks are one cluster; where there is no pull at all each is one. One number per task,
+// from 0 in the order of the tasks.
 std::vector<int64_t> suggest_clusters(const Tensor& interaction);
 // Pairs of tasks that two ways of clustering agree on, percent (Rand 1971).
 double rand_index(const std::vector<int64_t>& a, const std::vector<int64_t>& b);

@@ -1,5 +1,7 @@
 #include "bilevel/jobs/interact.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "bilevel/core/require.h"
@@ -41,7 +43,7 @@ InteractOptions complete_interact_options(InteractJobOptions& o) {
   return interact;
 }
 
-TaskSets read_tasks(const InteractJobOptions& o, at::ScalarType dtype, TableSchema& schema) {
+TaskSets read_tasks(const InteractJobOptions& o, bool by_table, at::ScalarType dtype, TableSchema& schema) {
   if (o.files.train.examples.features.empty()) {
     ClusteredTasksOptions synthetic = o.synthetic;
     synthetic.seed = o.algorithm.solve.seed;
@@ -50,6 +52,7 @@ TaskSets read_tasks(const InteractJobOptions& o, at::ScalarType dtype, TableSche
   TaskFileOptions files = o.files;
   files.seed = o.algorithm.solve.seed;
   files.reading.dtype = dtype;
+  files.splits = !by_table;
   TaskTables tables = read_task_tables(files);
   schema = std::move(tables.schema);
   return tables.sets;
@@ -86,34 +89,21 @@ InteractResult interact_in(RunContext& context, const TaskSets& sets, const Inte
   return interact(sets, options, tensors, hooks, {}, solver);
 }
 
-void finish_result(const InteractJobOptions& o, RunContext& context, InteractJobResult& result) {
+void finish_search(const InteractJobOptions& o, RunContext& context, InteractJobResult& result) {
   const SolveSummary& summary = result.interact.learned.summary;
   result.end = end_of(summary);
-  if (context.has_folder()) result.json["folder"] = result.folder;
-  if (!has_answer(summary)) {
-    result.json.update(solve_json(summary));
-  } else {
-    result.suggested = suggest_clusters(result.interact.learned.interaction);
-    if (!result.sets.clusters.empty()) {
-      result.means = cluster_means(result.interact.learned.interaction, result.sets.clusters);
-      result.rand_index = rand_index(result.suggested, result.sets.clusters);
-    }
-    result.json.update(interact_json(result, o.algorithm.solve.records));
-    add_communication(context, result.json);
-    for (const std::string& warning : result.interact.warnings) context.warning(warning);
-    if (context.has_folder()) {
-      write_files(result.end, [&] {
-        if (!write_interact_files(result)) {
-          context.warning("no interaction.svg: gnuplot is not here (Debian: apt-get install gnuplot-nox)");
-        }
-      });
-    }
+  if (has_answer(summary)) {
+    finish_interact(o, context, result);
+    return;
   }
+  if (context.has_folder()) result.json["folder"] = result.folder;
+  result.json.update(solve_json(summary));
   context.end(result.end.status, result.end.message, result.json);
 }
 
-InteractJobResult interact_on(InteractJobOptions& o, InteractOptions options, InteractJobResult result,
-                              const at::TensorOptions& tensors, bool made_up, RunContext& context) {
+void interact_by_algorithm(InteractJobOptions& o, InteractOptions options, const at::TensorOptions& tensors,
+                           bool made_up, RunContext& context, InteractJobResult& result) {
+  result.by = interact_ways().algorithm;
   const TaskInteraction check(result.sets, options.problem, tensors);  // refuses before there is a folder
   InteractJobOptions with_rates = o;
   AlgorithmChoice& choice = with_rates.algorithm;
@@ -126,36 +116,116 @@ InteractJobResult interact_on(InteractJobOptions& o, InteractOptions options, In
   context.work([&] {
     result.interact =
         interact_in(context, result.sets, options, tensors, identity_of_tasks(result.sets, made_up));
-    finish_result(o, context, result);
+    finish_search(o, context, result);
   });
-  return result;
+}
+
+// False: the Hessians are too large, and nobody insists.
+bool is_for_newton(const InteractJobOptions& o, const TaskSets& sets) {
+  const int64_t columns = sets.train.features.size(1), folds = sets.valid.size() > 0 ? 1 : o.table.folds;
+  if (is_small_enough_for_newton(sets.tasks, columns, sets.classes, folds)) return true;
+  if (o.table.by == "auto" && !o.given(o.table.folds) && !o.table.no_standardize) return false;
+  throw OptionError(fmt::format(
+      "{}: {} tasks of {} features and {} classes in {} folds are too many for Newton's method; take {}",
+      named("by", interact_ways().table), sets.tasks, columns, sets.classes, folds,
+      named("by", interact_ways().algorithm)));
+}
+
+void require_own_examples(const InteractJobOptions& o, bool classes_are_tasks) {
+  if (o.table.by != interact_ways().table || !classes_are_tasks) return;
+  throw OptionError(
+      fmt::format("{} without {} or {}: the classes are the tasks, and it takes tasks with examples of their "
+                  "own; take {}",
+                  named("by", o.table.by), named("task_column"), named("train_tasks"),
+                  named("by", interact_ways().algorithm)));
+}
+
+void require_interact_cpu(const InteractJobOptions& o, RunContext& context) {
+  refuse_ranks(context, named("by", interact_ways().table), "take " + named("by", interact_ways().algorithm));
+  if (o.compute.device == "cpu") return;
+  throw OptionError(fmt::format("{}: held-out rows are tried on the CPU: take {}",
+                                named("device", o.compute.device), named("device", "cpu")));
 }
 
 }  // namespace
 
+void finish_interact(const InteractJobOptions& o, RunContext& context, InteractJobResult& result) {
+  if (context.has_folder()) result.json["folder"] = result.folder;
+  result.suggested = suggest_clusters(result.interact.learned.interaction);
+  if (!result.sets.clusters.empty()) {
+    result.means = cluster_means(result.interact.learned.interaction, result.sets.clusters);
+    result.rand_index = rand_index(result.suggested, result.sets.clusters);
+  }
+  result.json.update(interact_json(result, o));
+  add_communication(context, result.json);
+  for (const std::string& warning : result.interact.warnings) context.warning(warning);
+  if (context.has_folder()) {
+    write_files(result.end, [&] {
+      if (!write_interact_files(result)) {
+        context.warning("no interaction.svg: gnuplot is not here (Debian: apt-get install gnuplot-nox)");
+      }
+    });
+  }
+  context.end(result.end.status, result.end.message, result.json);
+}
+
 InteractJobResult run_interact(InteractJobOptions o, RunContext& context) {
+  const JobClock clock;
   mark_given(o);
+  keep_earlier_way(OptionsView(o), context, interact_ways());
   check_task_sources(o);
-  const InteractOptions options = complete_interact_options(o);
-  const at::TensorOptions tensors = apply(o.compute, context);
   const std::string& train = o.files.train.examples.features;
+  const bool made_up = train.empty(),
+             has_tasks = o.given(o.files.reading.group_column) || o.given(o.files.train.tasks);
+  require_own_examples(o, !made_up && !has_tasks);
+  const bool by_table = wants_table(o, has_tasks, o.given(o.files.valid.examples.features) || made_up);
+  if (by_table) require_interact_cpu(o, context);
+  const InteractOptions options = by_table ? InteractOptions{} : complete_interact_options(o);
+  const at::TensorOptions tensors = apply(o.compute, context);
   InteractJobResult result;
-  result.data = train.empty() ? o.data : train;
+  result.data = made_up ? o.data : train;
   tell_notes(o.files.reading, context);
-  result.sets = read_tasks(o, c10::typeMetaToScalarType(tensors.dtype()), result.schema);
+  result.sets = read_tasks(o, by_table, c10::typeMetaToScalarType(tensors.dtype()), result.schema);
   result.has_bias = o.files.bias;
-  return interact_on(o, options, std::move(result), tensors, train.empty(), context);
+  if (by_table && is_for_newton(o, result.sets)) {
+    interact_by_held_out(o, context, clock, result);
+    return result;
+  }
+  if (by_table && result.sets.valid.size() == 0) {
+    split_off_validation(result.sets, o.files.valid_part, o.algorithm.solve.seed, train);
+  }
+  interact_by_algorithm(o, by_table ? complete_interact_options(o) : options, tensors, made_up, context,
+                        result);
+  return result;
 }
 
 InteractJobResult run_interact(InteractJobOptions o, const TaskSets& tasks, RunContext& context) {
+  const JobClock clock;
   mark_given(o);
+  keep_earlier_way(OptionsView(o), context, interact_ways());
   refuse_task_sources(o);
+  const bool has_valid = tasks.valid.size() > 0;
+  require_own_examples(o, tasks.classes_are_tasks);
+  InteractJobResult result;
+  result.sets = tasks;
+  if (wants_table(o, !tasks.classes_are_tasks, has_valid)) {
+    tasks.validate(false);
+    if (is_for_newton(o, tasks)) {
+      require_interact_cpu(o, context);
+      (void)apply(o.compute, context);
+      interact_by_held_out(o, context, clock, result);
+      return result;
+    }
+  }
+  if (!has_valid) {
+    throw OptionError(fmt::format("{} is missing: {} takes validation examples", named("valid"),
+                                  named("by", interact_ways().algorithm)));
+  }
   tasks.validate();
   const InteractOptions options = complete_interact_options(o);
   const at::TensorOptions tensors = apply(o.compute, context);
-  InteractJobResult result;
-  result.sets = tasks;
-  return interact_on(o, options, std::move(result), tensors, false, context);
+  interact_by_algorithm(o, options, tensors, false, context, result);
+  return result;
 }
 
 }  // namespace bilevel

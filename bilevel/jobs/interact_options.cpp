@@ -76,9 +76,12 @@ void add_task_files(Fields<InteractJobOptions>& f) {
   f.add(
        "valid_part", [](O & o) -> auto& { return o.files.valid_part; },
        fmt::format("of the training examples, without {}", named("valid")))
-      .in(between_0_and_1());
+      .in(between_0_and_1())
+      .of(interact_ways().algorithm);
   f.add(
-      "bias", [](O & o) -> auto& { return o.files.bias; }, "append a column of ones");
+       "bias", [](O & o) -> auto& { return o.files.bias; },
+       "append a column of ones, coupled and regularised like the others")
+      .of(interact_ways().algorithm);
 }
 
 void add_made_up_tasks(Fields<InteractJobOptions>& f) {
@@ -123,18 +126,21 @@ void add_task_search(Fields<InteractJobOptions>& f) {
   f.add(
        "patience", [](O & o) -> auto& { return o.patience; },
        "iterations without a smaller validation loss before it ends; 0 = never")
-      .in(at_least(0, bounds::endless));
+      .in(at_least(0, bounds::endless))
+      .of(interact_ways().algorithm);
   f.add(
        "first_coupling", [](O & o) -> auto& { return o.problem.first_coupling; },
        "where C begins: the coupling's curvature over the data's")
-      .in(above(0));
+      .in(above(0))
+      .of(interact_ways().algorithm);
   f.add(
        "first_regularizer", [](O & o) -> auto& { return o.problem.first_regularizer; },
        "where rho begins: the regulariser's curvature over the data's")
-      .in(above(0));
+      .in(above(0))
+      .of(interact_ways().algorithm);
   f.add(
        "seed", [](O & o) -> auto& { return o.algorithm.solve.seed; },
-       "of the made-up tasks, of the split and of the batches")
+       "of the made-up tasks, of the folds or the split, and of the batches")
       .first();
 }
 
@@ -152,6 +158,11 @@ std::vector<std::string> given_task_fields(const OptionsView& options, const cha
 
 }  // namespace
 
+const TableWays& interact_ways() {
+  static const TableWays ways{"held-out", "algorithm"};
+  return ways;
+}
+
 InteractJobOptions::InteractJobOptions() {
   const InteractOptions defaults = default_interact_options();
   patience = defaults.patience;
@@ -167,6 +178,11 @@ const Fields<InteractJobOptions>& InteractJobOptions::fields() {
     Fields<O> f;
     add_task_files(f);
     add_made_up_tasks(f);
+    f.include(
+        [](O & o) -> auto& { return o.table; }, TableChoice::fields(interact_ways()));
+    f.row("by").help =
+        fmt::format("{} (your own tables with tasks, unless an option of algorithms is given), {}, or auto",
+                    interact_ways().table, interact_ways().algorithm);
     add_task_search(f);
     f.include(
         [](O & o) -> auto& { return o.algorithm; }, AlgorithmChoice::fields());
@@ -218,6 +234,13 @@ void check_task_sources(InteractJobOptions& o) {
     throw OptionError(fmt::format("{} divides the training file: leave it out with {}", named("valid_part"),
                                   named("valid")));
   }
+}
+
+bool wants_table(InteractJobOptions& o, bool possible, bool has_valid) {
+  const OptionsView view(o);
+  if (!means_table(view, interact_ways(), possible)) return false;
+  if (has_valid && o.given(o.table.folds)) refuse_folds_beside_valid(o.table.folds);
+  return true;
 }
 
 void refuse_task_sources(InteractJobOptions& o) {

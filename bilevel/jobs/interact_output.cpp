@@ -17,7 +17,7 @@
 namespace bilevel {
 namespace {
 
-void add_task_scores(Json& json, const std::string& prefix, const LearnedTasks* from) {
+void add_task_scores(Json& json, const std::string& prefix, const LearnedTasks* from, bool by_algorithm) {
   const auto value = [&](double of) { return from == nullptr || of < 0 ? Json(nullptr) : number(of); };
   const LearnedTasks none;
   const LearnedTasks& l = from == nullptr ? none : *from;
@@ -27,7 +27,9 @@ void add_task_scores(Json& json, const std::string& prefix, const LearnedTasks* 
   json[prefix + "valid_loss"] = value(l.valid_loss);
   json[prefix + "train_accuracy"] = value(l.train_accuracy);
   json[prefix + "rho"] = value(l.regularizer);
-  json[prefix + "best_iteration"] = from == nullptr ? Json(nullptr) : Json(l.best_iteration);
+  if (by_algorithm) {
+    json[prefix + "best_iteration"] = from == nullptr ? Json(nullptr) : Json(l.best_iteration);
+  }
 }
 
 std::vector<std::vector<double>> rows_of_matrix(const Tensor& matrix) {
@@ -51,6 +53,22 @@ void thin_history(Json& history, int64_t records) {
   history = kept;
 }
 
+void add_held_out(const InteractJobResult& o, const InteractJobOptions& options, Json& json) {
+  const InteractTableResult& r = *o.table;
+  json["coupling"] = r.per_pair ? "per_pair" : "common";
+  json["averaged_models"] = r.averaged;
+  json["gain"] = r.searched_pairs ? number(r.gain) : Json();
+  json["gain_error"] = r.searched_pairs ? number(r.gain_error) : Json();
+  json["folds"] = o.folds == 0 ? Json(nullptr) : Json(o.folds);
+  json["standardized"] = !options.table.no_standardize;
+  json["counts"] = {{"fits", r.counts.fits},
+                    {"newton_steps", r.counts.gradients},
+                    {"outer_gradient", r.outer_gradients},
+                    {"hessian", r.counts.hessian_products},
+                    {"unconverged_fits", r.counts.unconverged}};
+  json["seconds"] = o.seconds;
+}
+
 }  // namespace
 
 std::vector<std::vector<std::string>> named_clusters(const std::vector<int64_t>& cluster,
@@ -64,10 +82,11 @@ std::vector<std::vector<std::string>> named_clusters(const std::vector<int64_t>&
   return result;
 }
 
-Json interact_json(const InteractJobResult& o, int64_t records) {
+Json interact_json(const InteractJobResult& o, const InteractJobOptions& options) {
   const TaskSets& sets = o.sets;
   const InteractResult& r = o.interact;
-  Json json = {{"data", o.data},
+  Json json = {{"by", o.by},
+               {"data", o.data},
                {"tasks", sets.tasks},
                {"classes", sets.classes},
                {"classes_are_tasks", sets.classes_are_tasks},
@@ -77,9 +96,9 @@ Json interact_json(const InteractJobResult& o, int64_t records) {
                {"test_examples", sets.test.size()},
                {"task_names", sets.task_names}};
   if (!sets.class_names.empty()) json["class_names"] = sets.class_names;
-  add_task_scores(json, "", &r.learned);
-  add_task_scores(json, "independent_", r.independent ? &*r.independent : nullptr);
-  add_task_scores(json, "pooled_", r.pooled ? &*r.pooled : nullptr);
+  add_task_scores(json, "", &r.learned, !o.table);
+  add_task_scores(json, "independent_", r.independent ? &*r.independent : nullptr, !o.table);
+  add_task_scores(json, "pooled_", r.pooled ? &*r.pooled : nullptr, !o.table);
   json["returned"] = name_of(r.best);
   json["interaction"] = rows_of_matrix(r.learned.interaction);
   json["suggested_clusters"] = named_clusters(o.suggested, sets.task_names);
@@ -89,9 +108,13 @@ Json interact_json(const InteractJobResult& o, int64_t records) {
     json["across_clusters"] = number(o.means->across);
     json["rand_index"] = o.rand_index;
   }
-  json["inner_rate"] = r.learned.inner_rate;
-  json.update(solve_json(r.learned.summary));
-  thin_history(json["history"], records);
+  if (o.table) {
+    add_held_out(o, options, json);
+  } else {
+    json["inner_rate"] = r.learned.inner_rate;
+    json.update(solve_json(r.learned.summary));
+    thin_history(json["history"], options.algorithm.solve.records);
+  }
   if (!r.warnings.empty()) json["warnings"] = r.warnings;
   return json;
 }
@@ -102,7 +125,7 @@ bool write_interact_files(const InteractJobResult& o) {
   write_npy(o.folder + "/interaction.npy", learned.interaction);
   // One model for all is that of every task.
   const Tensor& w = o.interact.returned().w;
-  const int64_t models = o.interact.best == InteractResult::Best::pooled ? 1 : o.sets.tasks;
+  const int64_t models = o.interact.best == InteractResult::Best::pooled && !o.table ? 1 : o.sets.tasks;
   write_npy(
       o.folder + "/model.npy",
       o.sets.classes_are_tasks

@@ -93,8 +93,11 @@ std::vector<std::string> given_of_algorithm(const OptionsView& options, const Ta
   const auto look = [&](const Field& field) {
     if (options.is_given(field)) given.push_back(named(field.name));
   };
-  for (const Field& field : AlgorithmChoice::fields().rows()) look(options.at(field.name));
-  for (const Field& field : AutomaticOptions::fields().rows()) look(options.at(field.name));
+  const auto look_for = [&](const Field& row) {  // not every job has all of them
+    if (const Field* field = options.find(row.name)) look(*field);
+  };
+  for (const Field& field : AlgorithmChoice::fields().rows()) look_for(field);
+  for (const Field& field : AutomaticOptions::fields().rows()) look_for(field);
   for (const Field& field : options.fields()) {
     if (field.owner == ways.algorithm) look(field);
   }
@@ -151,6 +154,12 @@ void refuse_folds(int64_t folds, const Features& train) {
     throw OptionError(fmt::format(
         "{}: every fold keeps a copy of the table; a table of this size takes at most {}", said, most));
   }
+}
+
+void refuse_folds_beside_valid(int64_t folds) {
+  throw OptionError(fmt::format(
+      "{} with {}: rows are held out in folds where there is no validation file; leave one of them out",
+      named("folds", word_of(folds)), named("valid")));
 }
 
 TableHooks table_hooks(const RunContext& context, const std::string& job) {

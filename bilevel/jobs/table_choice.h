@@ -1,7 +1,7 @@
 #pragma once
-// clean and tune have two ways: the one made for tables, which solves its inner problems to a tolerance and
-// needs no rates, and an algorithm, as the papers have it. Which one a set of options means, and how the
-// first one is asked to stop.
+// clean, tune and interact have two ways: the one made for tables, which solves its inner problems to a
+// tolerance and needs no rates, and an algorithm, as the papers have it. Which one a set of options means,
+// and how the first one is asked to stop.
 
 #include <cstdint>
 #include <string>
@@ -57,6 +57,8 @@ bool is_small_enough(const std::vector<const Features*>& sets, int64_t classes);
 
 // Throws OptionError where a fold would be empty, or the copies of all folds would not fit.
 void refuse_folds(int64_t folds, const Features& train);
+
+[[noreturn]] void refuse_folds_beside_valid(int64_t folds);
 
 // Such a job takes seconds and keeps no state: who resumes it repeats it.
 struct TableInterrupted {};

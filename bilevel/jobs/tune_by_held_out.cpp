@@ -73,7 +73,7 @@ Json held_out_json(const TuneJobResult& result, const TuneJobOptions& o) {
   add_table_scores(out, "baseline_", result.baseline, measures);
   out["returned"] = r.kept_single ? "single" : freed_name(o);
   out["single_x"] = number(r.single.logarithms[0].item<double>());
-  out["searched_valid_loss"] = r.searched ? number(r.freed.held_out_loss) : Json();
+  out["searched_valid_loss"] = r.kept_single ? Json() : number(r.freed.held_out_loss);
   out["gain"] = r.searched ? number(r.gain) : Json();
   out["gain_error"] = r.searched ? number(r.gain_error) : Json();
   out["found_by"] = r.kept_single ? Json() : Json(r.averaged ? "average" : "gradient");
@@ -81,7 +81,7 @@ Json held_out_json(const TuneJobResult& result, const TuneJobOptions& o) {
   if (!r.shares.empty()) {
     out["shares"] = {{"single", r.shares[0]}, {"lasso", r.shares[1]}, {"adaptive_lasso", r.shares[2]}};
   }
-  out["gain_on"] = r.nested ? "rows that were not searched on" : "the rows that were searched on";
+  out["gain_on"] = r.averaged ? "the rows that were searched on" : "rows that were not searched on";
   add_features(result, r.kept_single ? 0 : static_cast<size_t>(result.top), out);
   out["counts"] = {{"fits", r.counts.fits},
                    {"inner_gradient", r.counts.gradients},

@@ -193,11 +193,7 @@ bool wants_table(TuneJobOptions& o, bool has_valid) {
     throw OptionError(fmt::format("{} with {}: there are no classes; leave one of them out",
                                   named("per_class"), named("loss", o.loss)));
   }
-  if (has_valid && o.given(o.table.folds)) {
-    throw OptionError(fmt::format(
-        "{} with {}: rows are held out in folds where there is no validation file; leave one of them out",
-        named("folds", word_of(o.table.folds)), named("valid")));
-  }
+  if (has_valid && o.given(o.table.folds)) refuse_folds_beside_valid(o.table.folds);
   return true;
 }
 

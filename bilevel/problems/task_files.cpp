@@ -42,9 +42,11 @@ Tensor tasks_of(const TaskFile& file, const LabelledFeatures& read, std::vector<
   return tasks;
 }
 
+}  // namespace
+
 // Every task gives its part, with its classes in their proportions: a task must have examples on both sides.
-void split(const TaskExamples& all, double valid_part, uint64_t seed, const std::string& file,
-           TaskSets& sets) {
+void split_off_validation(TaskSets& sets, double valid_part, uint64_t seed, const std::string& file) {
+  const TaskExamples all = sets.train;
   const Tensor task_of = sets.classes_are_tasks ? all.labels : all.tasks;
   std::vector<Tensor> train, valid;
   for (int64_t task = 0; task < sets.tasks; ++task) {
@@ -68,8 +70,6 @@ void split(const TaskExamples& all, double valid_part, uint64_t seed, const std:
   sets.train = rows_of(all, std::get<0>(at::cat(train).sort()));
   sets.valid = rows_of(all, std::get<0>(at::cat(valid).sort()));
 }
-
-}  // namespace
 
 void TaskFileOptions::validate() const {
   require_between_0_and_1("valid_part", valid_part);
@@ -146,15 +146,15 @@ TaskTables read_task_tables(const TaskFileOptions& options) {
                                 files[i]->tasks.empty() ? names[i].features : files[i]->tasks);
     }
   }
-  if (options.valid.examples.features.empty()) {
-    split(examples[0], options.valid_part, options.seed, names[0].features, sets);
-  } else {
-    sets.train = examples[0];
+  sets.train = examples[0];
+  if (!options.valid.examples.features.empty()) {
     sets.valid = examples[1];
+  } else if (options.splits) {
+    split_off_validation(sets, options.valid_part, options.seed, names[0].features);
   }
   if (!options.test.examples.features.empty()) sets.test = examples.back();
   try {
-    sets.validate();
+    sets.validate(options.splits);
   } catch (const std::invalid_argument& error) {  // what is wrong now is wrong in the files
     throw std::runtime_error(fmt::format("{}: {}",
                                          options.valid.examples.features.empty()

@@ -19,6 +19,7 @@ struct TaskFile {
 struct TaskFileOptions {
   TaskFile train, valid, test;
   FeatureFileOptions reading;
+  bool splits = true;       // false: all training examples stay where there is no validation file
   double valid_part = 0.5;  // of every task's training examples, where there is no validation file; in (0, 1)
   uint64_t seed = 0;        // of that split
   bool bias = false;        // append a column of ones
@@ -31,6 +32,9 @@ struct TaskTables {
   TableSchema schema;  // of the files; group_names are the tasks' where they have names
 };
 TaskTables read_task_tables(const TaskFileOptions& options);
+// The validation set that there is no file for: a part of the training examples of `sets`, which came from
+// `file`.
+void split_off_validation(TaskSets& sets, double valid_part, uint64_t seed, const std::string& file);
 inline TaskSets read_task_sets(const TaskFileOptions& options) { return read_task_tables(options).sets; }
 
 }  // namespace bilevel

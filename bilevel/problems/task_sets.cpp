@@ -61,7 +61,7 @@ TaskExamples TaskExamples::to(const at::TensorOptions& options) const {
           tasks.defined() ? tasks.to(options.device()) : tasks};
 }
 
-void TaskSets::validate() const {
+void TaskSets::validate(bool needs_valid) const {
   require_at_least("classes", classes, 2);
   if (tasks < 2) {
     throw std::invalid_argument(
@@ -73,15 +73,16 @@ void TaskSets::validate() const {
   if (std::cmp_not_equal(task_names.size(), tasks)) {
     throw std::invalid_argument(fmt::format("{} names for {} tasks", task_names.size(), tasks));
   }
-  if (train.size() == 0 || valid.size() == 0) {
+  const bool has_valid = valid.size() > 0;
+  if (train.size() == 0 || (needs_valid && !has_valid)) {
     throw std::invalid_argument(
         fmt::format("there are no {} examples", train.size() == 0 ? "training" : "validation"));
   }
   check_examples(train, *this, "training");
-  check_examples(valid, *this, "validation");
+  if (has_valid) check_examples(valid, *this, "validation");
   if (test.size() > 0) check_examples(test, *this, "test");
   check_present(classes_are_tasks ? train.labels : train.tasks, *this, "training");
-  check_present(classes_are_tasks ? valid.labels : valid.tasks, *this, "validation");
+  if (has_valid) check_present(classes_are_tasks ? valid.labels : valid.tasks, *this, "validation");
 }
 
 TaskSets pooled(const TaskSets& sets) {

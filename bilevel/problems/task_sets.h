@@ -23,7 +23,8 @@ struct TaskExamples {
 };
 
 struct TaskSets {
-  TaskExamples train, valid, test;  // an empty test set = there is none
+  // An empty test set = there is none; an empty validation set = training examples are held out in turn.
+  TaskExamples train, valid, test;
   int64_t tasks = 0;
   int64_t classes = 0;
   bool classes_are_tasks = false;
@@ -32,8 +33,9 @@ struct TaskSets {
   std::vector<int64_t> clusters;         // the true cluster of every task; empty = nobody knows
 
   // Throws std::invalid_argument naming the set and the task for fewer than two tasks, labels or tasks out of
-  // range, and a task without training or validation examples.
-  void validate() const;
+  // range, and a task without training or validation examples; without any of the latter only where they are
+  // not needed.
+  void validate(bool needs_valid = true) const;
 };
 
 // All tasks as one: the examples together, one model for all of them. Only for tasks with examples of their

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "bilevel/core/random.h"
+#include "bilevel/tables/unseen_gain.h"
 
 namespace bilevel {
 namespace {
@@ -14,11 +14,10 @@ namespace {
 constexpr double path_factor = 0.25,
                  path_end = 7;  // of lambda's logarithm: steps, and how far below the first
 constexpr int64_t most_sweeps = 1000;
-constexpr double sweep_tolerance = 1e-5;      // of a change of predictions, as a share of the targets' size
-constexpr double strongest_logarithm = 16;    // of the penalty of a column that is left out
-constexpr int64_t most_weights = 20'000'000;  // of the bootstrap, all draws together
-constexpr double smallest_square = 1e-290;    // so that a perfect fit has a logarithm
-constexpr double smallest_size = 1e-6;        // of a coefficient, as a share of the largest
+constexpr double sweep_tolerance = 1e-5;    // of a change of predictions, as a share of the targets' size
+constexpr double strongest_logarithm = 16;  // of the penalty of a column that is left out
+constexpr double smallest_square = 1e-290;  // so that a perfect fit has a logarithm
+constexpr double smallest_size = 1e-6;      // of a coefficient, as a share of the largest
 
 // What all of it is computed from: centred rows.
 struct Centred {
@@ -117,16 +116,12 @@ LassoPath lasso_path(const HeldOutRows& rows, const Tensor& ridge_logarithms) {
 }
 
 std::vector<double> likelihood_shares(const std::vector<Tensor>& differences, uint64_t seed) {
-  Random random(named_seed(seed, "shares"));
   const Tensor squares = at::stack(differences, 1).square();
-  const int64_t rows = squares.size(0), draws = std::clamp<int64_t>(most_weights / rows, 20, 200);
-  Tensor shares = at::zeros({squares.size(1)}, at::kDouble);
-  for (int64_t draw = 0; draw < draws; ++draw) {
-    const Tensor weights = random.uniform({rows}, squares.options()).clamp_min(1e-300).log().neg();
-    const Tensor means = squares.t().mv(weights / weights.sum()).clamp_min(smallest_square);
-    shares += (means.log() * (-0.5 * static_cast<double>(rows))).softmax(0);
-  }
-  shares /= static_cast<double>(draws);
+  const auto count = static_cast<double>(squares.size(0));
+  const Tensor shares = bootstrap_shares(squares.size(0), seed, [&](const Tensor& weights) {
+    const Tensor means = squares.t().mv(weights / count).clamp_min(smallest_square);
+    return means.log() * (-0.5 * count);
+  });
   return {shares.data_ptr<double>(), shares.data_ptr<double>() + shares.numel()};
 }
 

@@ -18,6 +18,7 @@
 #include "bilevel/tables/penalty_groups.h"
 #include "bilevel/tables/scaled_table.h"
 #include "bilevel/tables/softmax_fit.h"
+#include "bilevel/tables/unseen_gain.h"
 
 namespace bilevel {
 namespace {
@@ -29,26 +30,12 @@ constexpr double largest_logarithm = 16;
 constexpr double sole_share = 0.99;           // of the likelihood: the others do not count
 constexpr int64_t most_lasso_columns = 2000;  // its Gram matrix, for every fold
 constexpr double largest_first_step = 0.5;    // of the logarithm that moves most
-constexpr int64_t nested_folds = 5;
-constexpr double errors_to_gain = 2;  // one standard error is exceeded by chance one time in six
 
 struct Found {
   Tensor logarithms;  // as HeldOutLoss takes them
   double loss = std::numeric_limits<double>::infinity();
   Tensor losses = {};  // of the held-out rows
 };
-
-struct Gain {
-  double mean = 0, error = 0;
-  bool clear() const { return mean > errors_to_gain * error; }
-};
-
-Gain gain_of(const Tensor& gains) {
-  const auto count = static_cast<double>(gains.numel());
-  return {.mean = gains.mean().item<double>(),
-          .error = count > 1 ? gains.std().item<double>() / std::sqrt(count)
-                             : std::numeric_limits<double>::infinity()};
-}
 
 // Where a parabola through three points at equal distances has its minimum, in distances from the middle one;
 // 0 where it has none between them.
@@ -114,41 +101,25 @@ Found search_groups(HeldOutLoss& loss, const Found& single, const PenaltyGroups&
   return best;
 }
 
-void add(FitCounts& to, const FitCounts& more) {
-  to.fits += more.fits;
-  to.unconverged += more.unconverged;
-  to.gradients += more.gradients;
-  to.hessian_products += more.hessian_products;
-}
-
-// The loss that penalties of their own save on rows that the search for them has not seen. It ends where the
-// parts so far save so little that all of them, at this rate, would not make one standard error of the two.
+// The loss that penalties of their own save on rows that the search for them has not seen.
 Gain nested_gain(const HeldOutRows& rows, const Found& single, const PenaltyGroups& groups, uint64_t seed,
                  const TableHooks& hooks, TuneTableResult& r) {
-  Random random(named_seed(seed, "nested folds"));
   const Tensor held = rows.fold.ge(0).nonzero().squeeze(1);
-  const Tensor part =
-      stratified_folds(rows.labels.index_select(0, held), rows.targets.size(1), nested_folds, random);
-  std::vector<Tensor> gains;
-  Gain gain;
-  for (int64_t k = 0; k < nested_folds; ++k) {
-    const Tensor unseen = held.index_select(0, part.eq(k).nonzero().squeeze(1));
-    if (unseen.numel() == 0) continue;
+  const auto gains = [&](const Tensor& part) {
+    const Tensor unseen = held.index_select(0, part);
     const Tensor seen = at::ones_like(rows.fold, at::kBool).index_fill_(0, unseen, 0).nonzero().squeeze(1);
     const HeldOutRows others = rows.subset(seen), test = rows.subset(unseen);
-    if (others.leaves_a_fold_empty()) continue;
+    if (others.leaves_a_fold_empty()) return Tensor();
     const std::unique_ptr<HeldOutLoss> loss = HeldOutLoss::of(others);
     const Found found = search_groups(*loss, single, groups, hooks, r.outer_gradients);
     const auto losses = [&](const Tensor& logarithms) {
       return loss->losses_of(test, loss->refit(logarithms, r.counts));
     };
-    gains.push_back(losses(single.logarithms) - losses(found.logarithms));
-    add(r.counts, loss->counts());
-    gain = gain_of(at::cat(gains));
-    const double more = std::sqrt(static_cast<double>(nested_folds) / static_cast<double>(k + 1));
-    if (!(gain.mean * more > gain.error)) break;
-  }
-  return gain;
+    const Tensor saved = losses(single.logarithms) - losses(found.logarithms);
+    r.counts.add(loss->counts());
+    return saved;
+  };
+  return gain_on_unseen_rows(rows.labels.index_select(0, held), rows.targets.size(1), seed, gains);
 }
 
 struct Candidate {
@@ -272,6 +243,7 @@ TuneTableResult tune_table(const TuneTableData& data, const TuneTableOptions& op
   if (options.per_column && groups.count() > 1) {
     const Tensor losses = loss->losses();
     r.searched = true;
+    r.by_class = options.per_class;
     if (is_squared && !data.groups.defined() && rows.columns() <= most_lasso_columns) {
       const std::vector<Candidate> all = sparse_candidates(rows, single, loss->differences(), hooks);
       const Average average = averaged(all, options.seed);
@@ -288,20 +260,19 @@ TuneTableResult tune_table(const TuneTableData& data, const TuneTableOptions& op
         r.gain_error = gain.error;
         r.averaged = true;
         r.kept_single = false;
-        add(r.counts, loss->counts());
+        r.counts.add(loss->counts());
         return r;
       }
     }
-    r.freed = finish(search_groups(*loss, single, groups, hooks, r.outer_gradients));
-    // What gains nothing on the rows that it was searched on gains nothing on others.
-    Gain gain = gain_of(losses - loss->losses());
-    r.nested = gain.clear();
-    if (r.nested) gain = nested_gain(rows, single, groups, options.seed, hooks, r);
+    // The check comes first: where it fails, which the first part of the rows mostly tells, all rows need no
+    // search.
+    const Gain gain = nested_gain(rows, single, groups, options.seed, hooks, r);
     r.gain = gain.mean;
     r.gain_error = gain.error;
-    r.kept_single = !(r.nested && gain.clear());
+    r.kept_single = !gain.clear();
+    if (!r.kept_single) r.freed = finish(search_groups(*loss, single, groups, hooks, r.outer_gradients));
   }
-  add(r.counts, loss->counts());
+  r.counts.add(loss->counts());
   return r;
 }
 

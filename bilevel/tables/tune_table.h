@@ -56,16 +56,16 @@ struct TunedTable {
 
 struct TuneTableResult {
   TunedTable single;      // one penalty
-  TunedTable freed;       // one for each column, or group, or class: not defined unless `searched`
+  TunedTable freed;       // one for each column, or group, or class: not defined where `kept_single`
   bool searched = false;  // there is more than one to free
+  bool by_class = false;  // each class has its own
   // With the squared loss: of the one penalty, the lasso and the adaptive lasso. `averaged`: `freed` is their
   // mean, weighted by these, and its penalties are those of the mean prior variance.
   std::vector<double> shares;
   bool averaged = false;
-  // What these penalties gain in the mean loss, and its standard error: of rows that were not
-  // searched on, or, if it is not even clear there, of those that were.
+  // What these penalties gain in the mean loss of rows that were not searched on, and its standard error;
+  // where `averaged`, of the rows that the shares come from.
   double gain = 0, gain_error = 0;
-  bool nested = false;  // of rows that were not searched on
   bool kept_single = true;
   int64_t outer_gradients = 0;
   FitCounts counts;

@@ -156,9 +156,8 @@ def tasks(keywords: dict[str, Any]) -> dict[str, Any] | None:
     parts = {part: keywords.pop(f"{part}_tasks", None) for part in ("train", "valid", "test")}
     data = examples(keywords)
     assert data is not None
-    for part in ("train", "valid"):
-        if part not in data:
-            raise TypeError(f"{part} is missing: tasks in memory need training and validation examples")
+    if "train" not in data:
+        raise TypeError("train is missing: tasks in memory need training examples")
     own = parts["train"] is not None
     names = Classes(_vector("train_tasks", parts["train"])) if own else None
     for part in ("train", "valid", "test"):

@@ -138,6 +138,10 @@ class OtherJobs(unittest.TestCase):
         )
         self.assertEqual(result.interactions.shape, (4, 4))
         self.assertEqual(len(result.cluster_of_task), 4)
+        held_out = bilevel.interact(X, y, train_tasks=task)
+        self.assertEqual(held_out.by, "held-out")
+        self.assertEqual(held_out.interactions.shape, (4, 4))
+        self.assertGreater(held_out.valid_accuracy, held_out.pooled_valid_accuracy + 10)
 
     def test_search_on_images_in_memory(self) -> None:
         random = numpy.random.default_rng(0)

@@ -134,6 +134,44 @@ TEST_F(Interact, TasksFromAColumnAndFromAFileAreTheSame) {
   EXPECT_FALSE(column.at("pooled_test_accuracy").is_null());
 }
 
+// Columns in other units give the same answer, and what the way would ignore is refused.
+TEST_F(Interact, OnesOwnTasksAreLearnedByHeldOutRows) {
+  TaskSets sets = draw_clustered_tasks({.tasks = 6, .clusters = 2, .features = 4, .train = 25, .test = 50});
+  const std::string train = file("train.csv", table(sets.train, true));
+  const std::string test = file("test.csv", table(sets.test, true));
+  const std::string files = "--task-column first --train '" + train + "' --test '" + test + "' ";
+  const json r = interact(files + "--out '" + folder_ / "run" + "'");
+  EXPECT_EQ(r.at("by"), "held-out");
+  EXPECT_EQ(r.at("train_examples"), 150);
+  EXPECT_EQ(r.at("valid_examples"), 0);
+  EXPECT_LE(r.at("valid_loss"), r.at("independent_valid_loss"));
+  EXPECT_GT(r.at("test_accuracy").get<double>(), r.at("pooled_test_accuracy").get<double>() + 5);
+  EXPECT_EQ(read_npy(folder_ / "run/model.npy").sizes(), (std::vector<int64_t>{6, 2, 5}));
+  EXPECT_EQ(json::parse(read_text(folder_ / "run/summary.json")), r);
+  EXPECT_EQ(run_program("report '" + folder_ / "run" + "'").exit_code, 0);
+  EXPECT_EQ(interact("--resume '" + folder_ / "run" + "'").at("interaction"), r.at("interaction"));
+
+  for (TaskExamples* set : {&sets.train, &sets.test}) set->features.select(1, 2).mul_(1000).add_(7);
+  const json other = interact("--task-column first --train '" + file("units.csv", table(sets.train, true)) +
+                              "' --test '" + file("units_test.csv", table(sets.test, true)) + "'");
+  EXPECT_NEAR(other.at("valid_loss").get<double>(), r.at("valid_loss").get<double>(), 1e-6);
+  EXPECT_EQ(other.at("test_accuracy"), r.at("test_accuracy"));
+
+  const Output text = run_interact(files);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("held out in 5 folds"), HasSubstr("Newton steps"),
+                              HasSubstr("learned interaction"), HasSubstr("suggested clusters")));
+  const auto error = [&](const std::string& arguments) {
+    const Output output = run_program("interact --out '" + folder_ / "no" + "' " + arguments);
+    EXPECT_EQ(output.exit_code, 2) << output.err;
+    return output.err;
+  };
+  EXPECT_THAT(error(files + "--by held-out --patience 3"),
+              HasSubstr("--by held-out does not read --patience"));
+  EXPECT_THAT(error(files + "--folds 3 --iterations 3"), HasSubstr("--folds is of --by held-out"));
+  EXPECT_THAT(error(files + "--folds 3 --valid '" + test + "'"), HasSubstr("--folds 3 with --valid"));
+  EXPECT_THAT(error("--by held-out --train '" + train + "'"), HasSubstr("--task-column"));
+}
+
 TEST_F(Interact, WithoutTasksTheClassesAreTheTasks) {
   const json r = interact("--iterations 3 --bias --train '" +
                           file("c.svm", "1 1:1\n1 1:0.9\n2 2:1\n2 2:0.8\n5 3:1\n5 3:0.7\n") + "'");

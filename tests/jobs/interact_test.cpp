@@ -7,6 +7,7 @@
 
 #include <string>
 
+#include "bilevel/core/random.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/run/run_folder.h"
@@ -93,6 +94,79 @@ TEST(InteractJob, AnInterruptedRunGoesOnToTheSameBits) {
   EXPECT_TRUE(resumed.interact.learned.interaction.equal(whole.interact.learned.interaction));
   EXPECT_EQ(resumed.json.at("folder"), folder / "run");
   EXPECT_TRUE(read_npy(folder / "run/interaction.npy").equal(whole.interact.learned.interaction));
+}
+
+// Two groups of shops that want opposite things, in units of their own.
+TaskSets shops(int64_t rows_each, uint64_t seed) {
+  Random random(seed);
+  const auto draw = [&](int64_t count) {
+    TaskExamples examples;
+    examples.tasks = at::arange(count).remainder(4);
+    const Tensor x = random.normal({count, 3}, at::TensorOptions().dtype(at::kDouble));
+    const Tensor side = 1 - 2 * examples.tasks.gt(1).to(at::kDouble);
+    const Tensor score = 2 * side * x.select(1, 0) + 0.5 * random.normal({count}, x.options());
+    examples.labels = score.gt(0).to(at::kLong);
+    examples.features = x * at::tensor({1e-3, 1e4, 1.0}, at::kDouble) + 5;
+    return examples;
+  };
+  TaskSets sets;
+  sets.train = draw(4 * rows_each);
+  sets.test = draw(400);
+  sets.tasks = 4;
+  sets.classes = 2;
+  sets.task_names = {"a", "b", "c", "d"};
+  return sets;
+}
+
+TEST(InteractJob, TasksWithoutARateAreLearnedByHeldOutRows) {
+  const TaskSets sets = shops(30, 1);
+  RunContext context, again;
+  InteractJobOptions options;
+  options.compute.threads = 1;
+  const InteractJobResult result = run_interact(options, sets, context);
+  EXPECT_EQ(result.by, "held-out");
+  ASSERT_TRUE(result.table);
+  const InteractTableResult table = interact_table({.train = {.dense = sets.train.features, .sparse = {}},
+                                                    .labels = sets.train.labels,
+                                                    .task = sets.train.tasks,
+                                                    .valid = {},
+                                                    .valid_labels = {},
+                                                    .valid_task = {},
+                                                    .tasks = 4,
+                                                    .classes = 2},
+                                                   {});
+  EXPECT_TRUE(result.interact.learned.interaction.equal(table.learned.coupling));
+  EXPECT_TRUE(result.interact.learned.w.equal(table.learned.weights.mT()));
+  // The test rows by hand, in the user's units.
+  const Tensor& w = result.interact.returned().w;
+  int64_t right = 0;
+  for (int64_t i = 0; i < 400; ++i) {
+    const Tensor x = at::cat({sets.test.features[i], at::ones({1}, at::kDouble)});
+    const Tensor scores = w[sets.test.tasks[i].item<int64_t>()].mv(x);
+    right += scores.argmax().item<int64_t>() == sets.test.labels[i].item<int64_t>() ? 1 : 0;
+  }
+  EXPECT_NEAR(result.interact.returned().test_accuracy, 0.25 * static_cast<double>(right), 1e-9);
+  EXPECT_GT(right, 340);
+  EXPECT_EQ(result.json.at("by"), "held-out");
+  EXPECT_EQ(result.json.at("folds"), 5);
+
+  options.algorithm.solve.iterations = 3;
+  EXPECT_THROW(run_interact(options, sets, again), OptionError);  // by an algorithm, and nothing validates
+  options.table.by = "held-out";
+  EXPECT_THROW(run_interact(options, sets, again), OptionError);  // it reads no iterations
+}
+
+TEST(InteractJob, AnInterruptedTableIsRepeated) {
+  const TemporaryFolder folder;
+  const TaskSets sets = shops(10, 2);
+  const InteractJobResult stopped = until_interrupted(
+      folder / "run", 3, [&](RunContext& context) { return run_interact({}, sets, context); });
+  EXPECT_EQ(stopped.end.status, RunStatus::interrupted);
+  EXPECT_FALSE(stopped.table);
+  RunContext second({.keep = true, .resume = folder / "run"}, {}), alone;
+  const InteractJobResult resumed = run_interact({}, sets, second);
+  EXPECT_TRUE(resumed.interact.learned.w.equal(run_interact({}, sets, alone).interact.learned.w));
+  EXPECT_TRUE(read_npy(folder / "run/model.npy").equal(resumed.interact.returned().w));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/core/random.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/tune.h"
@@ -138,17 +139,17 @@ TEST(TuneNumbers, AClassMayHaveRegularisersOfItsOwn) {
   RunContext context;
   const TuneJobResult r = run_tune(o, sets, context);
   ASSERT_TRUE(r.table->searched);
-  EXPECT_EQ(r.table->freed.logarithms.sizes(), (std::vector<int64_t>{5, 3}));
-  // In the order of the CSV and of the JSON, whichever is returned.
+  EXPECT_TRUE(r.table->by_class);
+  // In the order of the CSV and of the JSON.
   TuneJobResult freed = r;
-  freed.x = r.table->freed.logarithms;
-  freed.model = r.table->freed.weights;
+  freed.x = at::arange(15, at::kDouble).view({5, 3});
+  freed.model = -at::arange(18, at::kDouble).view({6, 3});
   freed.order = {14, 0};
   const std::vector<TunePenalty> penalties = ordered_penalties(freed);
   EXPECT_EQ(penalties[0].feature, "column 4");
   EXPECT_EQ(penalties[0].class_name, "2");
-  EXPECT_EQ(penalties[0].x, freed.x[4][2].item<double>());
-  EXPECT_EQ(penalties[0].weight_norm, std::abs(freed.model[4][2].item<double>()));
+  EXPECT_EQ(penalties[0].x, 14);
+  EXPECT_EQ(penalties[0].weight_norm, 14);
   EXPECT_EQ(penalties[1].class_name, "0");
 
   o.loss = "squared";

@@ -214,7 +214,7 @@ TuneTableOptions squared() {
 TEST(TuneTable, HoldsUselessColumnsOfARegression) {
   const TuneTableData data = sparse_truth(120, 40, 5), test = sparse_truth(1000, 40, 6);
   const TuneTableResult r = tune_table(data, squared());
-  ASSERT_FALSE(r.kept_single) << r.gain << " +- " << r.gain_error << ", nested " << r.nested;
+  ASSERT_FALSE(r.kept_single) << r.gain << " +- " << r.gain_error;
   const auto loss = [&](const TunedTable& tuned) {
     return score_numbers(test.train, test.labels, tuned.weights).loss;
   };

@@ -154,8 +154,7 @@ TuneTableData with_useless_columns(int64_t rows, int64_t useless, uint64_t seed)
 TEST(TuneTable, HoldsUselessColumnsWhereUnseenRowsGain) {
   const TuneTableData data = with_useless_columns(300, 40, 9);
   const TuneTableResult r = tune_table(data, {});
-  ASSERT_FALSE(r.kept_single) << r.gain << " +- " << r.gain_error << ", nested " << r.nested;
-  EXPECT_TRUE(r.nested);
+  ASSERT_FALSE(r.kept_single) << r.gain << " +- " << r.gain_error;
   EXPECT_GT(r.gain, r.gain_error);
   const Tensor x = r.freed.logarithms;
   EXPECT_LT(x.narrow(0, 0, 2).max().item<double>(), x.narrow(0, 2, 40).min().item<double>());
@@ -197,13 +196,9 @@ TEST(TuneTable, AsksForTwoStandardErrors) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     const TuneTableResult r = tune_table(with_useless_columns(200, 25, 30 + seed), {});
     ASSERT_TRUE(r.searched);
-    if (r.nested) {
-      EXPECT_EQ(r.kept_single, !(r.gain > 2 * r.gain_error)) << seed;
-      between += r.gain > r.gain_error && r.gain <= 2 * r.gain_error ? 1 : 0;
-      clear += r.kept_single ? 0 : 1;
-    } else {
-      EXPECT_TRUE(r.kept_single) << seed;
-    }
+    EXPECT_EQ(r.kept_single, !(r.gain > 2 * r.gain_error)) << seed;
+    between += r.gain > r.gain_error && r.gain <= 2 * r.gain_error ? 1 : 0;
+    clear += r.kept_single ? 0 : 1;
   }
   EXPECT_GT(between, 0);
   EXPECT_GT(clear, 0);

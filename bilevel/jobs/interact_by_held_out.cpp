@@ -1,0 +1,93 @@
+// `interact` by the loss of rows that were held out.
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/interact_run.h"
+#include "bilevel/tables/table_scores.h"
+
+namespace bilevel {
+namespace {
+
+Features dense_features_of(const TaskExamples& examples) {
+  Features features;
+  if (examples.size() > 0) features.dense = examples.features;
+  return features;
+}
+
+// The scores of examples under the models of their tasks.
+TableScores score_tasks(const TaskExamples& examples, const Tensor& weights) {
+  TableScores all;
+  for (int64_t t = 0; t < weights.size(0); ++t) {
+    const Tensor index = examples.tasks.eq(t).nonzero().squeeze(1);
+    if (index.numel() == 0) continue;
+    Features rows;
+    rows.dense = examples.features.index_select(0, index);
+    const TableScores mine = score_table(rows, examples.labels.index_select(0, index), weights[t]);
+    const double part = static_cast<double>(index.numel()) / static_cast<double>(examples.size());
+    all.accuracy += part * mine.accuracy;
+    all.loss += part * mine.loss;
+  }
+  return all;
+}
+
+LearnedTasks learned_tasks_of(const TaskTable& table, const TaskSets& sets) {
+  LearnedTasks learned;
+  learned.interaction = table.coupling;
+  learned.regularizer = table.regularizer;
+  learned.w = table.weights.mT().contiguous();
+  learned.valid_loss = table.held_out_loss;
+  learned.valid_accuracy = table.held_out_accuracy;
+  learned.train_accuracy = score_tasks(sets.train, table.weights).accuracy;
+  if (sets.test.size() > 0) {
+    const TableScores test = score_tasks(sets.test, table.weights);
+    learned.test_accuracy = test.accuracy;
+    learned.test_loss = test.loss;
+  }
+  return learned;
+}
+
+}  // namespace
+
+void interact_by_held_out(InteractJobOptions& o, RunContext& context, const JobClock& clock,
+                          InteractJobResult& result) {
+  const TaskSets& sets = result.sets;
+  const uint64_t seed = o.algorithm.solve.seed;
+  const bool has_valid = sets.valid.size() > 0;
+  const InteractTableData data{.train = dense_features_of(sets.train),
+                               .labels = sets.train.labels,
+                               .task = sets.train.tasks,
+                               .valid = dense_features_of(sets.valid),
+                               .valid_labels = sets.valid.labels,
+                               .valid_task = sets.valid.tasks,
+                               .tasks = sets.tasks,
+                               .classes = sets.classes};
+  if (!has_valid) refuse_folds(o.table.folds, data.train);
+  result.by = interact_ways().table;
+  result.folds = has_valid ? 0 : o.table.folds;
+  result.has_bias = true;
+  context.open("interact", seed, OptionsView(o));
+  result.folder = context.folder_name();
+  context.work([&] {
+    try {
+      result.table = interact_table(
+          data, {.folds = o.table.folds, .standardize = !o.table.no_standardize, .seed = seed},
+          table_hooks(context, "interact"));
+    } catch (const TableInterrupted&) {
+      result.end = end_of_interrupted_table(context, result.json);
+      return;
+    }
+    result.interact.learned = learned_tasks_of(result.table->learned, sets);
+    result.interact.independent = learned_tasks_of(result.table->independent, sets);
+    result.interact.pooled = learned_tasks_of(result.table->pooled, sets);
+    choose_best(result.interact);
+    result.seconds = clock.seconds();
+    warn_of_unconverged(result.table->counts, context);
+    finish_interact(o, context, result);
+  });
+}
+
+}  // namespace bilevel

@@ -1,0 +1,215 @@
+// Tasks of a table that pull at each other: Newton's solutions against separate and pooled regressions, the
+// derivative against differences, and what is returned where the truth is known.
+
+#include "bilevel/tables/interact_table.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "bilevel/core/random.h"
+#include "bilevel/tables/coupled_fit.h"
+#include "bilevel/tables/held_out_tasks.h"
+#include "bilevel/tables/scaled_table.h"
+#include "bilevel/tables/softmax_fit.h"
+#include "bilevel/tables/table_scores.h"
+
+namespace bilevel::test {
+namespace {
+
+const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
+
+double largest(const Tensor& values) { return values.abs().max().item<double>(); }
+
+Tensor alike_pairs(int64_t tasks, double strength) {
+  return at::full({tasks, tasks}, strength, doubles).fill_diagonal_(0);
+}
+
+// Three tasks of different sizes and three classes, in three folds.
+TaskRows three_tasks(int64_t count = 90) {
+  Random random(5);
+  TaskRows rows;
+  rows.tasks = rows.classes = rows.folds = 3;
+  rows.scaled = at::cat({random.normal({count, 3}, doubles), at::ones({count, 1}, doubles)}, 1);
+  rows.task = at::arange(count).remainder(7).clamp_max(2);
+  const Tensor slope = 1 - 0.6 * rows.task.to(at::kDouble);
+  const Tensor score = slope * rows.scaled.select(1, 0) + 0.7 * random.normal({count}, doubles);
+  rows.labels = (score + 1).round().clamp(0, 2).to(at::kLong);
+  rows.fold = at::arange(count).div(2, "floor").remainder(3);
+  return rows;
+}
+
+// All rows in every fit.
+Tensor models_of(const TaskRows& rows, const Pulls& pulls) {
+  FitCounts counts;
+  const Tensor models = HeldOutTasks(rows).refit(pulls, counts);
+  EXPECT_EQ(counts.unconverged, 0);
+  return models;
+}
+
+// penalties() has 1e-9 for the intercept where the coupled fit has 1e-3 of the sum.
+Tensor alone(const TaskRows& rows, double rho) {
+  const auto count = static_cast<double>(rows.size());
+  Tensor penalty = at::full({rows.scaled.size(1)}, 2 * rho / count, doubles);
+  penalty[-1] = 2e-3 / count;
+  const SoftmaxFit fit = fit_softmax(rows.scaled, {label_matrix(rows.labels, rows.classes)}, penalty,
+                                     at::zeros({rows.scaled.size(1), rows.classes}, doubles), 1e-12);
+  return fit.weights;
+}
+
+TEST(CoupledFit, WithoutPullsIsEachTaskAloneAndWithStrongOnesIsOneModel) {
+  const TaskRows rows = three_tasks();
+  const Tensor apart = models_of(rows, {alike_pairs(3, 0), 0.8});
+  for (int64_t t = 0; t < 3; ++t) {
+    const TaskRows mine = rows.subset(rows.task.eq(t).nonzero().squeeze(1));
+    EXPECT_LT(largest(apart[t] - alone(mine, 0.8)), 1e-6) << t;
+  }
+  // Each of three models is held by rho: one is held by all three.
+  const Tensor together = models_of(rows, {alike_pairs(3, 1e7), 0.8});
+  Tensor penalty = alone(rows, 3 * 0.8);
+  EXPECT_LT(largest(together[0] - together[2]), 1e-5);
+  EXPECT_LT(largest(together[0] - penalty), 1e-3);
+}
+
+Tensor three_pulls() { return at::tensor({0.0, 2.0, 0.3, 2.0, 0.0, 1.0, 0.3, 1.0, 0.0}, doubles).view({3, 3}); }
+
+// sum_i CE_i + sum_ij C_ij |w_i - w_j|^2 + rho sum |w|^2 as the header has it, with a ridge on intercepts.
+double by_the_formula(const TaskRows& rows, const Tensor& models, const Pulls& pulls) {
+  double loss = task_losses(rows, models).sum().item<double>();
+  Tensor held = at::full({models.size(1)}, pulls.regularizer, doubles), pull = at::ones({models.size(1)}, doubles);
+  held[-1] = 1e-3;
+  pull[-1] = pulls.intercepts;
+  loss += (models.square().sum(2) * held).sum().item<double>();
+  for (int64_t i = 0; i < 3; ++i) {
+    for (int64_t j = 0; j < 3; ++j) {
+      const Tensor apart = (models[i] - models[j]).square().sum(1) * pull;
+      loss += pulls.coupling[i][j].item<double>() * apart.sum().item<double>();
+    }
+  }
+  return loss;
+}
+
+TEST(CoupledFit, IsTheMinimumOfItsFormula) {
+  const TaskRows rows = three_tasks();
+  const Pulls pulls{three_pulls(), 0.5, 0.2};
+  const Tensor models = models_of(rows, pulls);
+  const double least = by_the_formula(rows, models, pulls);
+  Random random(6);
+  for (int trial = 0; trial < 20; ++trial) {
+    const Tensor step = random.normal(models.sizes(), doubles);
+    const double up = by_the_formula(rows, models + 1e-4 * step, pulls) - least;
+    const double down = by_the_formula(rows, models - 1e-4 * step, pulls) - least;
+    EXPECT_GT(std::min(up, down), 0) << trial;
+    EXPECT_LT(std::abs(up - down), 1e-2 * (up + down)) << trial;  // no slope is left
+  }
+}
+
+TEST(HeldOutTasks, HasTheDerivativeThatDifferencesSay) {
+  HeldOutTasks loss(three_tasks());
+  const auto value = [&](const Pulls& pulls) { return loss(pulls); };
+  for (const double intercepts : {1.0, 0.1}) {
+    const Pulls pulls{three_pulls(), 0.5, intercepts};
+    (void)value(pulls);
+    const PullDerivative derivative = loss.derivative();
+    const double width = 1e-2;
+    for (int64_t i = 0; i < 3; ++i) {
+      for (int64_t j = i + 1; j < 3; ++j) {
+        const auto moved = [&](double by) {
+          Pulls there = pulls;
+          there.coupling = pulls.coupling.clone();
+          there.coupling[i][j] += by;
+          there.coupling[j][i] += by;
+          return value(there);
+        };
+        const double difference = (moved(width) - moved(-width)) / (2 * width);
+        EXPECT_NEAR(derivative.coupling[i][j].item<double>(), difference, 2e-6) << i << j;
+        EXPECT_GT(std::abs(difference), 2e-5) << "the test says nothing";
+      }
+    }
+    const auto moved = [&](double by) { return value({pulls.coupling, pulls.regularizer + by, intercepts}); };
+    EXPECT_NEAR(derivative.regularizer, (moved(3e-3) - moved(-3e-3)) / 6e-3, 2e-6);
+  }
+}
+
+TEST(HeldOutTasks, IsTheLossOfModelsThatHaveNotSeenTheFold) {
+  const TaskRows rows = three_tasks();
+  HeldOutTasks loss(rows);
+  const Pulls pulls{three_pulls(), 0.5};
+  const double value = loss(pulls);
+  double sum = 0;
+  for (int64_t k = 0; k < 3; ++k) {
+    const TaskRows others = rows.subset(rows.fold.ne(k).nonzero().squeeze(1));
+    const TaskRows held = rows.subset(rows.fold.eq(k).nonzero().squeeze(1));
+    sum += task_losses(held, models_of(others, pulls)).sum().item<double>();
+  }
+  EXPECT_NEAR(value, sum / 90, 1e-8);
+}
+
+// Tasks whose slopes are +-1 times the same direction: `sign` of each task.
+InteractTableData signed_tasks(const std::vector<double>& sign, int64_t rows_each, uint64_t seed) {
+  Random random(seed);
+  InteractTableData data;
+  data.tasks = static_cast<int64_t>(sign.size());
+  data.classes = 2;
+  const int64_t count = data.tasks * rows_each;
+  data.task = at::arange(count).remainder(data.tasks);
+  const Tensor x = random.normal({count, 6}, doubles);
+  const Tensor slope = at::tensor(sign, doubles).index_select(0, data.task);
+  const Tensor score = 2 * slope * (x.select(1, 0) - x.select(1, 1)) + random.normal({count}, doubles);
+  data.labels = score.gt(0).to(at::kLong);
+  // Units and origins that have nothing to do with each other.
+  data.train.dense = x * at::tensor({1.0, 1e3, 1e-3, 5.0, 1.0, 1.0}, doubles) + at::tensor({0., 9e3, 1., 0., 0., -2.}, doubles);
+  return data;
+}
+
+TEST(InteractTable, OppositeTasksPullOnlyAtTheirLike) {
+  const InteractTableResult found = interact_table(signed_tasks({1, 1, -1, -1}, 25, 1), {});
+  EXPECT_TRUE(found.per_pair) << found.gain << " +- " << found.gain_error;
+  const Tensor& c = found.learned.coupling;
+  const double within = (c[0][1] + c[2][3]).item<double>() / 2;
+  const double across = c.narrow(0, 0, 2).narrow(1, 2, 2).mean().item<double>();
+  EXPECT_GT(within, 2 * across);
+  EXPECT_LT(found.learned.held_out_loss, found.independent.held_out_loss);
+  EXPECT_LT(found.learned.held_out_loss, found.pooled.held_out_loss - 0.1);
+}
+
+TEST(InteractTable, TasksThatAreOneKeepOneStrength) {
+  const InteractTableData data = signed_tasks({1, 1, 1}, 20, 2);
+  const InteractTableResult found = interact_table(data, {});
+  EXPECT_FALSE(found.per_pair);
+  EXPECT_GT(found.averaged, 1);
+  EXPECT_LT(found.learned.held_out_loss, found.independent.held_out_loss - 0.02);
+  EXPECT_LT(found.learned.held_out_loss, found.pooled.held_out_loss + 0.01);
+}
+
+// The same answer whatever the columns are measured in.
+TEST(InteractTable, UnitsOfColumnsDoNotMatter) {
+  const InteractTableData data = signed_tasks({1, -1}, 15, 3);
+  const InteractTableResult found = interact_table(data, {});
+  InteractTableData scaled = data;
+  scaled.train.dense = TableScale({data.train}, true).scaled(data.train).narrow(1, 0, 6);
+  const InteractTableResult same = interact_table(scaled, {});
+  EXPECT_NEAR(found.learned.held_out_loss, same.learned.held_out_loss, 1e-9);
+  for (int64_t t = 0; t < 2; ++t) {
+    const Tensor scores = table_scores(data.train, found.learned.weights[t]);
+    EXPECT_LT(largest((scores - table_scores(scaled.train, same.learned.weights[t])).softmax(1) - 0.5), 1e-6);
+  }
+  EXPECT_TRUE(found.learned.weights.equal(interact_table(data, {}).learned.weights));  // the same bits
+}
+
+TEST(InteractTable, WhatCannotBeIsRefused) {
+  InteractTableData data = signed_tasks({1, 1}, 5, 4);
+  EXPECT_THROW(interact_table(data, {.folds = 11}), std::invalid_argument);
+  EXPECT_FALSE(interact_table(data, {}).searched_pairs);  // two tasks are one pair
+  data.task = data.task + 1;
+  EXPECT_THROW(interact_table(data, {}), std::invalid_argument);
+  EXPECT_TRUE(is_small_enough_for_newton(8, 10, 2, 5));
+  EXPECT_FALSE(is_small_enough_for_newton(8, 5000, 10, 5));
+}
+
+}  // namespace
+}  // namespace bilevel::test
