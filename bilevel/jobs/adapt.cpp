@@ -7,8 +7,10 @@
 #include <stdexcept>
 
 #include "bilevel/data/csv_line.h"
+#include "bilevel/data/feature_files.h"
 #include "bilevel/data/folder.h"
 #include "bilevel/data/image_folder.h"
+#include "bilevel/data/labels.h"
 #include "bilevel/data/picture.h"
 #include "bilevel/data/resize.h"
 #include "bilevel/data/write_file.h"
@@ -17,6 +19,7 @@
 #include "bilevel/jobs/export_model.h"
 #include "bilevel/jobs/learn_baseline.h"
 #include "bilevel/meta/model_file.h"
+#include "bilevel/meta/table_tasks.h"
 #include "bilevel/meta/task_loss.h"
 #include "bilevel/run/run_context.h"
 
@@ -29,17 +32,24 @@ const Fields<AdaptJobOptions>& AdaptJobOptions::fields() {
     Fields<AdaptJobOptions> f;
     f.add(
          "run", [](auto& o) -> auto& { return o.run; },
-         "folder of a `bilevel learn` run on images, or a file that export made of it")
+         "folder of a `bilevel learn` run on images or a table, or a file that export made of it")
         .required()
         .first();
     f.add(
          "support", [](auto& o) -> auto& { return o.support; },
-         "folder of class folders, a few PNG or JPEG files in each")
+         "what is known: a folder of class folders, a few PNG or JPEG files in each; or a table with labels")
         .required()
         .first();
     f.add(
+         "support_labels", [](auto& o) -> auto& { return o.support_labels; },
+         fmt::format("of a table without them: one for each row of {}", named("support")))
+        .first();
+    f.add(
          "images", [](auto& o) -> auto& { return o.images; }, "folder of PNG or JPEG files to recognise")
-        .required()
+        .first();
+    f.add(
+         "data", [](auto& o) -> auto& { return o.data; },
+         fmt::format("table of rows to recognise, in place of {}", named("images")))
         .first();
     f.add(
          "out", [](auto& o) -> auto& { return o.out; }, "CSV file of the predictions")
@@ -82,11 +92,83 @@ meta::LearnedModel load_learned(const std::string& run) {
         named("run", run)));
   }
   meta::LearnedModel model = is_file ? learned_of(read_exported(run), run) : meta::load_model(learned);
-  if (model.input.size() != 3 || !model.scale) {
-    throw OptionError(
-        fmt::format("{}: it learned on {}, which are no images", named("run", run), model.data));
+  if (!model.rows && (model.input.size() != 3 || !model.scale)) {
+    throw OptionError(fmt::format("{}: it learned on {}, which are neither images nor a table that it kept",
+                                  named("run", run), model.data));
   }
   return model;
+}
+
+// What is known and what is not, as the network takes it: the known ones first.
+struct AdaptInputs {
+  Tensor inputs;
+  Tensor labels;  // of the known ones
+};
+
+AdaptInputs read_pictures(const AdaptJobOptions& o, const meta::LearnedModel& model,
+                          const at::TensorOptions& tensors, AdaptJobResult& result) {
+  const int64_t channels = model.input[0];
+  const PictureSize size{model.input[1], model.input[2]};
+  const FolderImages support = read_image_folder(o.support, size);
+  result.classes = support.class_names;
+  result.files = files_to_recognise(o.images);
+  std::vector<Tensor> images = {with_channels(support.images, channels, named("support", o.support))};
+  for (const std::string& file : result.files) {
+    images.push_back(with_channels(resize_images(read_picture(file).unsqueeze(0), size), channels, file));
+  }
+  return {meta::scale_pixels(at::cat(images), *model.scale, tensors), support.labels};
+}
+
+// Labels of the known rows: other classes than those that were learned from, and so not by the schema.
+LabelledFeatures read_known_labels(const AdaptJobOptions& o, const TableSchema& schema) {
+  FeatureFileOptions reading;
+  if (schema.form == TableSchema::Form::table && o.support_labels.empty()) {
+    if (schema.label_place < 0) {
+      throw OptionError(
+          fmt::format("{} is missing: the table of the run has its labels in a file of their own",
+                      named("support_labels")));
+    }
+    reading.label_column = schema.has_header ? schema.label : fmt::format("{}", schema.label_place);
+  }
+  return read_labelled_files({{o.support, o.support_labels}}, reading)[0];
+}
+
+AdaptInputs read_rows(const AdaptJobOptions& o, const meta::RowScale& scale, const at::TensorOptions& tensors,
+                      AdaptJobResult& result) {
+  FeatureFileOptions reading;
+  reading.dtype = at::kDouble;
+  const LabelledFeatures known = read_new_examples(o.support, scale.schema, reading);
+  const LabelledFeatures fresh = read_new_examples(o.data, scale.schema, reading);
+  const LabelledFeatures named_rows = read_known_labels(o, scale.schema);
+  if (named_rows.labels.numel() != known.features.rows()) {
+    throw OptionError(fmt::format("{}: {} labels for {} rows; fill in what is missing in the table",
+                                  named("support", o.support), named_rows.labels.numel(),
+                                  known.features.rows()));
+  }
+  const std::vector<int64_t> values = distinct_labels(named_rows.labels, named_rows.labels_from);
+  for (const int64_t value : values) {
+    result.classes.push_back(named_rows.label_names.empty()
+                                 ? fmt::format("{}", value)
+                                 : named_rows.label_names.at(static_cast<size_t>(value)));
+  }
+  for (int64_t i = 0; i < fresh.features.rows(); ++i) result.rows.push_back(row_in_file(fresh.rows, i));
+  const Tensor rows = at::cat({meta::dense_rows_of(known.features), meta::dense_rows_of(fresh.features)});
+  return {scale.scaled(rows).to(tensors), number_labels(named_rows.labels, values, named_rows.labels_from)};
+}
+
+void check_adapt_sources(const AdaptJobOptions& o, const meta::LearnedModel& model) {
+  const std::string wanted = model.rows ? "data" : "images", other = model.rows ? "images" : "data";
+  if (!(model.rows ? o.images : o.data).empty()) {
+    throw OptionError(fmt::format("{}: {} learned on {}; give {}", named(other), o.run,
+                                  model.rows ? "a table" : "images", named(wanted)));
+  }
+  if ((model.rows ? o.data : o.images).empty()) {
+    throw OptionError(fmt::format("{} is missing: what is to be recognised", named(wanted)));
+  }
+  if (!model.rows && !o.support_labels.empty()) {
+    throw OptionError(
+        fmt::format("{}: folders name the classes of images; leave it out", named("support_labels")));
+  }
 }
 
 // Heads that are learned on fixed features: more steps come nearer to the same solution. A whole network
@@ -96,32 +178,25 @@ bool learns_heads(const std::string& learner) {
 }
 
 AdaptJobResult predict(const AdaptJobOptions& o, meta::LearnedModel model, const at::TensorOptions& tensors) {
-  const int64_t channels = model.input[0];
-  const PictureSize size{model.input[1], model.input[2]};
-  const FolderImages support = read_image_folder(o.support, size);
+  check_adapt_sources(o, model);
   AdaptJobResult result;
-  result.classes = support.class_names;
+  const auto [inputs, labels] =
+      model.rows ? read_rows(o, *model.rows, tensors, result) : read_pictures(o, model, tensors, result);
   const auto ways = static_cast<int64_t>(result.classes.size());
-  for (int64_t c = 0; c < ways; ++c) result.counts.push_back(support.labels.eq(c).sum().item<int64_t>());
-  result.files = files_to_recognise(o.images);
-  std::vector<Tensor> images = {with_channels(support.images, channels, named("support", o.support))};
-  for (const std::string& file : result.files) {
-    images.push_back(with_channels(resize_images(read_picture(file).unsqueeze(0), size), channels, file));
-  }
+  for (int64_t c = 0; c < ways; ++c) result.counts.push_back(labels.eq(c).sum().item<int64_t>());
 
-  // Batch norm takes its statistics from what it sees at once: the few known images beside the new ones keep
-  // one new image from being its own mean.
-  const Tensor pixels = meta::scale_pixels(at::cat(images), *model.scale, tensors);
-  const int64_t known = support.images.size(0);
+  // Batch norm takes its statistics from what it sees at once: the few known examples beside the new ones
+  // keep one new example from being its own mean.
+  const int64_t known = labels.numel();
   meta::TaskBatch task;
-  task.train_inputs = pixels.narrow(0, 0, known).unsqueeze(0);
-  task.train_targets = support.labels.unsqueeze(0);
-  task.valid_inputs = pixels.unsqueeze(0);
-  task.valid_targets = at::zeros({1, pixels.size(0)}, at::kLong);
+  task.train_inputs = inputs.narrow(0, 0, known).unsqueeze(0);
+  task.train_targets = labels.unsqueeze(0);
+  task.valid_inputs = inputs.unsqueeze(0);
+  task.valid_targets = at::zeros({1, inputs.size(0)}, at::kLong);
   Tensor outputs;
   if (model.raw_penalty > 0) {
-    const Tensor rows = pixels.to(at::kCPU, at::kDouble).flatten(1);
-    outputs = raw_input_outputs(rows.narrow(0, 0, known), support.labels, rows, ways, model.raw_penalty);
+    const Tensor rows = inputs.to(at::kCPU, at::kDouble).flatten(1);
+    outputs = raw_input_outputs(rows.narrow(0, 0, known), labels, rows, ways, model.raw_penalty);
     result.by_raw_inputs = true;
     result.support_accuracy =
         meta::task_accuracies(outputs.narrow(0, 0, known).unsqueeze(0), task.train_targets).item<double>();
@@ -149,13 +224,15 @@ AdaptJobResult predict(const AdaptJobOptions& o, meta::LearnedModel model, const
 }
 
 std::string predictions_csv(const AdaptJobResult& r) {
-  std::string text = "file,class,confidence";
+  std::string text = r.files.empty() ? "row,class,confidence" : "file,class,confidence";
   for (const std::string& name : r.classes) text += fmt::format(",{}", csv_quoted(name));
   text += "\n";
   const double* row = r.probabilities.data_ptr<double>();
-  for (size_t i = 0; i < r.files.size(); ++i) {
+  for (size_t i = 0; i < r.size(); ++i) {
     const auto k = static_cast<size_t>(r.best[i]);
-    text += fmt::format("{},{},{:.6f}", csv_quoted(r.files[i]), csv_quoted(r.classes[k]), row[k]);
+    text +=
+        fmt::format("{},{},{:.6f}", r.files.empty() ? fmt::format("{}", r.rows[i]) : csv_quoted(r.files[i]),
+                    csv_quoted(r.classes[k]), row[k]);
     for (size_t c = 0; c < r.classes.size(); ++c) text += fmt::format(",{:.6f}", row[c]);
     text += "\n";
     row += r.classes.size();
@@ -170,13 +247,19 @@ Json predictions_json(const std::string& run, const AdaptJobResult& r) {
               {"inner_steps", r.by_raw_inputs ? Json() : Json(r.inner_steps)},
               {"classes", Json::array()}};
   for (size_t c = 0; c < r.classes.size(); ++c) {
-    out["classes"].push_back({{"name", r.classes[c]}, {"images", r.counts[c]}});
+    out["classes"].push_back({{"name", r.classes[c]}, {r.files.empty() ? "rows" : "images", r.counts[c]}});
   }
   out["predictions"] = Json::array();
   const double* row = r.probabilities.data_ptr<double>();
-  for (size_t i = 0; i < r.files.size(); ++i) {
+  for (size_t i = 0; i < r.size(); ++i) {
     const auto k = static_cast<size_t>(r.best[i]);
-    Json one = {{"file", r.files[i]}, {"class", r.classes[k]}, {"confidence", row[k]}};
+    Json one = Json::object();
+    if (r.files.empty()) {
+      one["row"] = r.rows[i];
+    } else {
+      one["file"] = r.files[i];
+    }
+    one.update({{"class", r.classes[k]}, {"confidence", row[k]}});
     one["probabilities"] = std::vector<double>(row, row + r.classes.size());
     out["predictions"].push_back(one);
     row += r.classes.size();
@@ -186,16 +269,19 @@ Json predictions_json(const std::string& run, const AdaptJobResult& r) {
 
 }  // namespace
 
+std::string AdaptJobResult::name_of(size_t i) const {
+  return files.empty() ? fmt::format("row {}", rows[i]) : files[i];
+}
+
 AdaptJobResult run_adapt(AdaptJobOptions o, RunContext& context) {
   OptionsView(o).require_all();
   const at::TensorOptions tensors = apply(o.compute, context);
   AdaptJobResult result = predict(o, load_learned(o.run), tensors);
   if (result.support_accuracy < 100) {
     context.warning(
-        fmt::format("{:.0f} % of the known images are recognised once learned from: some may be in the wrong "
-                    "class folder, or "
-                    "what was learned in {} does not tell these classes apart",
-                    result.support_accuracy, o.run));
+        fmt::format("{:.0f} % of the known {} are recognised once learned from: some may be in the wrong "
+                    "class, or what was learned in {} does not tell these classes apart",
+                    result.support_accuracy, result.files.empty() ? "rows" : "images", o.run));
   }
   if (!o.out.empty()) write_file(o.out, predictions_csv(result));
   result.out = o.out;

@@ -266,6 +266,10 @@ ExportedModel exported_learned(const meta::LearnedModel& learned) {
       std::make_shared<meta::Learner>(learned.make_learner(learned.outputs, learned.x.options()));
   ExportedModel model;
   if (learned.scale) add_scale(learned.scale->mean, learned.scale->deviation, model.arrays);
+  if (learned.rows) {
+    model.arrays.push_back({"input.mean", at::tensor(learned.rows->mean, at::kDouble).to(at::kFloat)});
+    model.arrays.push_back({"input.std", at::tensor(learned.rows->deviation, at::kDouble).to(at::kFloat)});
+  }
   const auto scaled = static_cast<std::ptrdiff_t>(model.arrays.size());
   const std::vector<Tensor> parts = learner->outer_layout().split(learned.x.to(at::kFloat));
   std::ptrdiff_t embedding_end = scaled, start_end = scaled;
@@ -295,9 +299,10 @@ ExportedModel exported_learned(const meta::LearnedModel& learned) {
     return data.dim() > 2 ? data.flatten(1) : data;
   };
   model.description = {{"bilevel", BILEVEL_VERSION}, {"learned", Json(meta::learned_json(learned))}};
-  const std::string holds = learned.scale
-                                ? pictures_hold(learned.input[0], learned.input[1], learned.input[2])
-                                : "numbers as the tasks have them";
+  const std::string holds =
+      learned.scale  ? pictures_hold(learned.input[0], learned.input[1], learned.input[2])
+      : learned.rows ? "rows in the units of the table; input.mean and input.std are applied inside"
+                     : "numbers as the tasks have them";
   describe(model, holds + "; batch norm takes its statistics from the examples that are given at once",
            has_start ? learned.outputs : learner->embedding().output_size(),
            has_start ? "the outputs before a task is learned; a task trains the network from here"

@@ -250,6 +250,7 @@ LearnJobResult run_learn(LearnJobOptions o, RunContext& context) {
                           .outputs = source.outputs(),
                           .regression = result.regression,
                           .scale = data.scale,
+                          .rows = data.rows,
                           .iterations = learned.best_iteration,
                           .raw_penalty = result.returns_baseline() ? result.baseline.penalty : 0,
                           .x = learned.best_x});

@@ -43,16 +43,33 @@ LearnerOptions options_of(const nlohmann::json& j) {
   return o;
 }
 
+std::vector<double> scale_numbers(const nlohmann::json& j, const char* name, int64_t count, const char* of) {
+  auto values = j.at(name).get<std::vector<double>>();
+  if (std::ssize(values) != count) {
+    throw std::runtime_error(
+        fmt::format("scale: {} has {} numbers for {} {}", name, values.size(), count, of));
+  }
+  return values;
+}
+
+RowScale rows_of_json(const nlohmann::json& j, int64_t columns) {
+  const auto schema = nlohmann::ordered_json::parse(j.at("schema").dump());
+  RowScale rows{.schema = schema_of(schema, "its columns"),
+                .mean = scale_numbers(j, "mean", columns, "columns"),
+                .deviation = scale_numbers(j, "deviation", columns, "columns")};
+  const bool is_positive = std::all_of(rows.deviation.begin(), rows.deviation.end(),
+                                       [](double deviation) { return deviation > 0; });
+  if (!is_positive || rows.schema.features() != columns) {
+    throw std::runtime_error(is_positive ? fmt::format("its columns make {} features, its network takes {}",
+                                                       rows.schema.features(), columns)
+                                         : "scale: a deviation that is not above 0");
+  }
+  return rows;
+}
+
 PixelScale scale_of(const nlohmann::json& j, int64_t channels) {
-  const auto numbers = [&](const char* name) {
-    auto values = j.at(name).get<std::vector<double>>();
-    if (std::ssize(values) != channels) {
-      throw std::runtime_error(
-          fmt::format("scale: {} has {} numbers for {} channels", name, values.size(), channels));
-    }
-    return values;
-  };
-  PixelScale scale{numbers("mean"), numbers("deviation")};
+  PixelScale scale{scale_numbers(j, "mean", channels, "channels"),
+                   scale_numbers(j, "deviation", channels, "channels")};
   // Below 0 it turns ink on paper into light on dark.
   if (std::count(scale.deviation.begin(), scale.deviation.end(), 0.0) > 0) {
     throw std::runtime_error("scale: a deviation of 0");
@@ -95,6 +112,11 @@ nlohmann::json learned_json(const LearnedModel& model) {
                       {"iterations", model.iterations}};
   if (model.raw_penalty > 0) m["raw_penalty"] = model.raw_penalty;
   if (model.scale) m["scale"] = {{"mean", model.scale->mean}, {"deviation", model.scale->deviation}};
+  if (model.rows) {
+    m["rows"] = {{"mean", model.rows->mean},
+                 {"deviation", model.rows->deviation},
+                 {"schema", nlohmann::json::parse(schema_json(model.rows->schema).dump())}};
+  }
   return m;
 }
 
@@ -110,6 +132,7 @@ LearnedModel learned_of(const nlohmann::json& m, const std::map<std::string, Ten
   model.iterations = json_as<int64_t>(m.at("iterations"));
   if (m.contains("raw_penalty")) model.raw_penalty = m.at("raw_penalty").get<double>();
   if (m.contains("scale")) model.scale = scale_of(m.at("scale"), model.input.at(0));
+  if (m.contains("rows")) model.rows = rows_of_json(m.at("rows"), model.input.at(0));
   // What the file says of itself decides how much is taken out of it: nothing twice, nothing of another
   // size.
   const Learner learner(model.learner, make_network(model.network, model.input, model.outputs), at::kFloat);

@@ -13,6 +13,7 @@
 #include "bilevel/meta/image_tasks.h"
 #include "bilevel/meta/learner.h"
 #include "bilevel/meta/networks.h"
+#include "bilevel/meta/table_tasks.h"
 
 namespace bilevel::meta {
 
@@ -24,6 +25,7 @@ struct LearnedModel {
   int64_t outputs = 0;         // N
   bool regression = false;
   std::optional<PixelScale> scale;  // of images
+  std::optional<RowScale> rows;     // of a table
   int64_t iterations = 0;
   // Above 0: logistic regression on a task's raw inputs, with this penalty, does better than what was
   // learned.

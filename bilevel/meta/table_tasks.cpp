@@ -14,19 +14,22 @@
 namespace bilevel::meta {
 namespace {
 
-Tensor dense_of(const Features& features) {
-  if (!features.is_sparse()) return features.dense.to(at::kDouble);
-  const SparseMatrix& m = features.sparse;
-  Tensor dense = at::zeros({m.rows, m.columns}, at::kDouble);
-  const Tensor counts = m.row_start.slice(0, 1) - m.row_start.slice(0, 0, m.rows);
-  const Tensor row = at::repeat_interleave(counts.to(at::kLong));
-  dense.index_put_({row, m.column.to(at::kLong)}, m.value.to(at::kDouble));
-  return dense;
-}
-
 Tensor numbers(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
 
+std::vector<double> list_of(const Tensor& values) {
+  const Tensor row = values.contiguous();
+  return {row.data_ptr<double>(), row.data_ptr<double>() + row.numel()};
+}
+
 }  // namespace
+
+Tensor dense_rows_of(const Features& features) {
+  return (features.is_sparse() ? to_dense(features.sparse) : features.dense).to(at::kDouble);
+}
+
+Tensor RowScale::scaled(const Tensor& rows) const {
+  return (rows - at::tensor(mean, at::kDouble)) / at::tensor(deviation, at::kDouble);
+}
 
 TableTaskSet read_task_table(const std::string& path, const std::string& labels,
                              const std::string& label_column) {
@@ -35,7 +38,8 @@ TableTaskSet read_task_table(const std::string& path, const std::string& labels,
   const std::vector<int64_t> values = distinct_labels(read.labels, read.labels_from);
   TableTaskSet set;
   set.name = path;
-  set.rows = dense_of(read.features);
+  set.rows = dense_rows_of(read.features);
+  set.schema = read.schema;
   set.labels = number_labels(read.labels, values, read.labels_from);
   for (const int64_t value : values) {
     set.names.push_back(read.label_names.empty() ? fmt::format("{}", value)
@@ -76,9 +80,10 @@ TableTasks::TableTasks(TableTaskSet set, const TaskShape& shape, uint64_t seed,
     }
   }
   const Tensor known = set.rows.index_select(0, numbers(training));
-  const Tensor deviation = known.std(0, /*unbiased=*/false);
+  const Tensor mean = known.mean(0), deviation = known.std(0, /*unbiased=*/false);
   const Tensor divisor = at::where(deviation.gt(0), deviation, at::ones_like(deviation));
-  rows_ = ((set.rows - known.mean(0)) / divisor).to(tensors);
+  scale_ = {.schema = std::move(set.schema), .mean = list_of(mean), .deviation = list_of(divisor)};
+  rows_ = scale_.scaled(set.rows).to(tensors);
 }
 
 TaskBatch TableTasks::tasks(Part part, int64_t first, int64_t count) const {

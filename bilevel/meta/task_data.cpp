@@ -137,7 +137,9 @@ TaskData load_task_data(const TaskDataOptions& o) {
   } else if (is_table(o.data)) {
     TableTaskSet set = read_task_table(o.data, o.labels, o.label_column);
     result.digest = digest_of_rows(set);
-    result.source = std::make_unique<TableTasks>(std::move(set), o.shape, o.seed, o.tensors);
+    auto tasks = std::make_unique<TableTasks>(std::move(set), o.shape, o.seed, o.tensors);
+    result.rows = tasks->scale();
+    result.source = std::move(tasks);
   } else {
     ImageTaskSet set = image_set_of(o);
     result.digest = digest_of(set);

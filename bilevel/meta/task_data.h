@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bilevel/meta/image_tasks.h"
+#include "bilevel/meta/table_tasks.h"
 #include "bilevel/meta/tasks.h"
 
 namespace bilevel::meta {
@@ -32,6 +33,7 @@ struct TaskData {
   std::string name;                 // of the data, in messages
   std::string summary;              // one line: what was found
   std::optional<PixelScale> scale;  // of images, for others that are to be compared with them
+  std::optional<RowScale> rows;     // of a table, likewise
   std::string digest;               // of images and of the parts' classes; empty: name and seed tell all
 };
 

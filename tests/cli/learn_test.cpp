@@ -1,10 +1,14 @@
 // `bilevel learn` and `bilevel adapt` as a user runs them.
 
+#include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <string>
+#include <vector>
 
+#include "bilevel/data/npy.h"
 #include "bilevel/meta/model_file.h"
 #include "tests/cli/image_files.h"
 #include "tests/cli/program.h"
@@ -13,6 +17,7 @@ namespace bilevel::test {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const std::string small =
@@ -111,6 +116,84 @@ TEST(Adapt, TakesMoreInnerStepsWhereTheFewImagesAreNotRecognised) {
   EXPECT_TRUE(raw.at("inner_steps").is_null());
   EXPECT_EQ(raw.at("support_accuracy"), 100);
   EXPECT_EQ(raw.at("predictions")[0].at("class"), "1");
+}
+
+// Rows of a table: names of new classes, columns in another order, units as they are.
+TEST(Adapt, RecognisesRowsOfATableFromAFewOfEachClass) {
+  const TemporaryFolder folder;
+  const auto row = [](int kind, int place) {
+    const double angle = 0.7 * kind, noise = 0.1 * std::sin(17.0 * place + kind);
+    return std::vector<double>{1000 * (3 * std::cos(angle) + noise), 3 * std::sin(angle) - noise,
+                               0.01 * std::cos(2 * angle + noise)};
+  };
+  std::string classes = "height,width,depth,species\n";
+  for (int kind = 0; kind < 16; ++kind) {
+    for (int place = 0; place < 8; ++place) {
+      const std::vector<double> r = row(kind, place);
+      classes += fmt::format("{},{},{},kind {}\n", r[0], r[1], r[2], kind);
+    }
+  }
+  put(folder / "classes.csv", classes);
+  run_json("learn --quiet --data " + (folder / "classes.csv") +
+           " --label-column species --ways 2 --shots 2 --queries 3 --meta-batch 2 --iterations 20 "
+           "--valid-tasks 4 --test-tasks 4 --out " +
+           (folder / "run"));
+  std::string few = "species,width,height,depth\n", fresh = "depth,height,width\n";
+  const std::vector<std::string> names{"oak", "elm", "ash"};
+  for (size_t k = 0; k < names.size(); ++k) {
+    const int kind = 20 + 3 * static_cast<int>(k);
+    for (int place = 0; place < 3; ++place) {
+      const std::vector<double> r = row(kind, place);
+      few += fmt::format("{},{},{},{}\n", names[k], r[1], r[0], r[2]);
+    }
+    const std::vector<double> r = row(kind, 7);
+    fresh += fmt::format("{},{},{}\n", r[2], r[0], r[1]);
+  }
+  put(folder / "few.csv", few);
+  put(folder / "new.csv", fresh);
+  const std::string adapt = "adapt --run " + (folder / "run") + " --support " + (folder / "few.csv");
+  const json report = run_json(adapt + " --data " + (folder / "new.csv") + " --out " + (folder / "p.csv"));
+  ASSERT_EQ(report.at("predictions").size(), 3U);
+  for (size_t k = 0; k < names.size(); ++k) {
+    EXPECT_EQ(report.at("predictions")[k].at("class"), names[k]);
+    EXPECT_EQ(report.at("predictions")[k].at("row"), k);
+  }
+  EXPECT_EQ(report.at("classes")[0].at("rows"), 3);
+  EXPECT_THAT(read_text(folder / "p.csv"), HasSubstr("row,class,confidence,ash,elm,oak\n0,oak,"));
+  // It recognises the rows that it learned from.
+  EXPECT_EQ(report.at("support_accuracy"), 100);
+  const json known = run_json(adapt + " --data " + (folder / "few.csv"));
+  for (size_t i = 0; i < 9; ++i) EXPECT_EQ(known.at("predictions")[i].at("class"), names[i / 3]);
+
+  EXPECT_THAT(run_program(adapt).err, HasSubstr("--data is missing"));
+  EXPECT_THAT(run_program(adapt + " --images " + (folder / "run")).err, HasSubstr("give --data"));
+  put(folder / "narrow.csv", "height,width\n1,2\n");
+  EXPECT_THAT(run_program(adapt + " --data " + (folder / "narrow.csv")).err,
+              AllOf(HasSubstr("narrow.csv"), HasSubstr("depth")));
+}
+
+// The same rows as arrays with labels beside them.
+TEST(Adapt, TakesArraysWithLabelsBesideThem) {
+  const TemporaryFolder folder;
+  const Tensor kinds = at::repeat_interleave(at::arange(16), at::full({16}, 8, at::kLong));
+  const auto rows = [](const Tensor& kind) {
+    const Tensor angle = 0.7 * kind.to(at::kDouble), place = at::arange(kind.numel(), at::kDouble);
+    return at::stack({3 * angle.cos() + 0.1 * place.sin(), 3 * angle.sin(), (2 * angle).cos()}, 1);
+  };
+  write_npy(folder / "x.npy", rows(kinds));
+  write_npy(folder / "y.npy", kinds);
+  run_json(
+      "learn --quiet --data " + (folder / "x.npy") + " --labels " + (folder / "y.npy") +
+      " --ways 2 --shots 2 --queries 3 --meta-batch 2 --iterations 20 --valid-tasks 4 --test-tasks 4 --out " +
+      (folder / "run"));
+  const Tensor few = at::tensor({20, 20, 23, 23, 26, 26}, at::kLong);
+  write_npy(folder / "few.npy", rows(few));
+  write_npy(folder / "few-y.npy", few);
+  const std::string adapt = "adapt --run " + (folder / "run") + " --support " + (folder / "few.npy") +
+                            " --data " + (folder / "few.npy");
+  const json report = run_json(adapt + " --support-labels " + (folder / "few-y.npy"));
+  EXPECT_EQ(report.at("support_accuracy"), 100);
+  EXPECT_EQ(report.at("predictions")[4].at("class"), "26");
 }
 
 TEST(Adapt, RecognisesImagesFromAFewOfEachClass) {
