@@ -73,9 +73,9 @@ void interact_by_held_out(InteractJobOptions& o, RunContext& context, const JobC
   result.folder = context.folder_name();
   context.work([&] {
     try {
-      result.table = interact_table(
-          data, {.folds = o.table.folds, .standardize = !o.table.no_standardize, .seed = seed},
-          table_hooks(context, "interact"));
+      result.table =
+          interact_table(data, {.folds = o.table.folds, .standardize = !o.table.no_standardize, .seed = seed},
+                         table_hooks(context, "interact"));
     } catch (const TableInterrupted&) {
       result.end = end_of_interrupted_table(context, result.json);
       return;

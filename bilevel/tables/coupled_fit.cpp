@@ -10,7 +10,7 @@
 namespace bilevel {
 namespace {
 
-constexpr double intercept_ridge = 1e-3;  // a task whose rows are all of one class has no best intercept
+constexpr double intercept_ridge = 1e-3;      // a task whose rows are all of one class has no best intercept
 constexpr double decrement_tolerance = 1e-6;  // of the summed loss; one more step squares it
 constexpr double step_tolerance = 1e-3, derivative_tolerance = 1e-6;
 constexpr int64_t most_newton_steps = 60, most_halvings = 40, most_cg_steps = 200;
@@ -165,7 +165,8 @@ void CoupledFit::solve(const Pulls& pulls) {
     const Tensor direction = solve_newton(point, point.gradient, step_tolerance);
     const Tensor decrement = sum_of_fit(point.gradient * direction);
     if (!decrement.isfinite().all().item<bool>()) {
-      throw std::runtime_error("coupled regressions: a Newton step is not finite; are the features too large?");
+      throw std::runtime_error(
+          "coupled regressions: a Newton step is not finite; are the features too large?");
     }
     Tensor length = at::ones_like(loss), w, there;
     for (int64_t halving = 0; halving < most_halvings; ++halving) {

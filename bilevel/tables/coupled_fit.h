@@ -4,8 +4,9 @@
 //
 //     min_w  sum_i CE_i(w of its task) + sum_ij C_ij |w_i - w_j|^2 + rho sum_i |w_i|^2
 //
-// over ordered pairs, as K-RMD's section 4.2.2 prints it. Intercepts pull at each other too, by a part of C of
-// their own, but rho does not hold them: where C = 0 every task is a regression of its own, and where C is large all tasks are one.
+// over ordered pairs, as K-RMD's section 4.2.2 prints it. Intercepts pull at each other too, by a part of C
+// of their own, but rho does not hold them: where C = 0 every task is a regression of its own, and where C is
+// large all tasks are one.
 //
 // Every Newton system is solved by conjugate gradients whose preconditioner is the same system with all pairs
 // alike, C_ij = c: given the mean model, tasks are then independent, so that it costs one factorisation for
@@ -67,8 +68,8 @@ class CoupledFit {
 
   TaskBlocks blocks_;
   Tensor chosen_;
-  Tensor contrasts_;  // classes x (classes - 1), orthonormal, each adding up to 0
-  Tensor w_;          // fits x tasks x contrasts x columns
+  Tensor contrasts_;                 // classes x (classes - 1), orthonormal, each adding up to 0
+  Tensor w_;                         // fits x tasks x contrasts x columns
   Tensor laplacian_, ridge_, pull_;  // 4 L of C; of each column: 2 rho, and the part of L that it feels
   double mean_pull_ = 0;             // 4 tasks c of the mean c
   FitCounts counts_;

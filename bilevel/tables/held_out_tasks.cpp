@@ -62,9 +62,7 @@ TaskRows TaskRows::subset(const Tensor& index) const {
   return part;
 }
 
-TaskRows TaskRows::fitted() const {
-  return folds == 1 ? subset(fold.lt(0).nonzero().squeeze(1)) : *this;
-}
+TaskRows TaskRows::fitted() const { return folds == 1 ? subset(fold.lt(0).nonzero().squeeze(1)) : *this; }
 
 HeldOutTasks::HeldOutTasks(const TaskRows& rows)
     : rows_(rows),

@@ -32,7 +32,7 @@ class HeldOutTasks {
   // Of the held-out rows, always in the same order.
   Tensor scores() const;  // rows x classes
   Tensor losses() const;
-  const Tensor& targets() const { return targets_; }  // rows x classes, one-hot
+  const Tensor& targets() const { return targets_; }                    // rows x classes, one-hot
   double count() const { return static_cast<double>(index_.numel()); }  // of held-out rows
   int64_t tasks() const { return rows_.tasks; }
 
@@ -43,8 +43,8 @@ class HeldOutTasks {
  private:
   TaskRows rows_;
   TaskBlocks blocks_;
-  Tensor held_;               // folds x tasks x rows of a block: 1 where the fold holds it out
-  Tensor index_, targets_;    // of the held-out rows among all of them
+  Tensor held_;             // folds x tasks x rows of a block: 1 where the fold holds it out
+  Tensor index_, targets_;  // of the held-out rows among all of them
   CoupledFit fit_;
 };
 

@@ -59,7 +59,8 @@ class CommonFamily {
     for (double rho = strongest_rho; rho >= weakest_rho && rises < 2; rho -= rho_step) {
       const size_t first = members_.size();
       evaluate_row(std::exp(rho));
-      const Member& best = *std::min_element(members_.begin() + static_cast<int64_t>(first), members_.end(), is_better);
+      const Member& best =
+          *std::min_element(members_.begin() + static_cast<int64_t>(first), members_.end(), is_better);
       const double value = mean(best);
       rises = value > last ? rises + 1 : 0;
       last = value;
@@ -81,8 +82,8 @@ class CommonFamily {
     std::vector<Tensor> losses;
     for (const Member& member : members_) losses.push_back(member.losses);
     const Tensor all = at::stack(losses);
-    const Tensor shares = bootstrap_shares(all.size(1), seed,
-                                           [&](const Tensor& weights) { return all.mv(weights).neg(); });
+    const Tensor shares =
+        bootstrap_shares(all.size(1), seed, [&](const Tensor& weights) { return all.mv(weights).neg(); });
     std::vector<Member> kept;
     double sum = 0;
     for (size_t k = 0; k < members_.size(); ++k) {
@@ -195,7 +196,6 @@ FoundPairs search_pairs(HeldOutTasks& loss, const CommonPull& common, const Tabl
 
 // ---- the whole ----
 
-
 Tensor mean_models(const HeldOutTasks& loss, const std::vector<Member>& members, FitCounts& counts) {
   Tensor models;
   for (const Member& member : members) {
@@ -214,7 +214,8 @@ CommonPull mean_pull(const std::vector<Member>& members) {
     of_difference += share / (common.rho + common.pull);
     intercepts += share * common.intercepts;
   }
-  return {.rho = 1 / of_mean, .pull = std::max(0.0, 1 / of_difference - 1 / of_mean), .intercepts = intercepts};
+  return {
+      .rho = 1 / of_mean, .pull = std::max(0.0, 1 / of_difference - 1 / of_mean), .intercepts = intercepts};
 }
 
 Gain unseen_gain(const TaskRows& rows, const std::vector<Member>& members, const CommonPull& common,

@@ -6,9 +6,9 @@
 //
 // First all pairs alike: one strength c, from tasks on their own (c = 0) to one model for all (c large), one
 // rho, and how much of c the intercepts feel. A few hundred rows do not tell these three numbers well, and so
-// the mean of the models is taken, each weighted by the likelihood of held-out rows under it. From the best of
-// them one strength for each pair, by the exact implicit gradient, with a prior that draws them towards the
-// common one; they are returned where they gain clearly on rows that the search for them has not seen.
+// the mean of the models is taken, each weighted by the likelihood of held-out rows under it. From the best
+// of them one strength for each pair, by the exact implicit gradient, with a prior that draws them towards
+// the common one; they are returned where they gain clearly on rows that the search for them has not seen.
 
 #include <cstdint>
 
@@ -35,10 +35,10 @@ struct InteractTableData {
 };
 
 struct TaskTable {
-  Tensor coupling;              // C for standardised columns and the sum of the losses
-  double regularizer = 0;       // rho
-  Tensor weights;               // tasks x (columns + 1) x classes in the user's units, the intercept last
-  double held_out_loss = 0;     // the mean of what was minimised, so it flatters
+  Tensor coupling;               // C for standardised columns and the sum of the losses
+  double regularizer = 0;        // rho
+  Tensor weights;                // tasks x (columns + 1) x classes in the user's units, the intercept last
+  double held_out_loss = 0;      // the mean of what was minimised, so it flatters
   double held_out_accuracy = 0;  // percent
 };
 

@@ -53,7 +53,8 @@ Tensor bootstrap_shares(int64_t rows, uint64_t seed,
   const int64_t draws = std::clamp<int64_t>(most_weights / rows, 20, 200);
   Tensor shares;
   for (int64_t draw = 0; draw < draws; ++draw) {
-    const Tensor raw = random.uniform({rows}, at::TensorOptions().dtype(at::kDouble)).clamp_min(1e-300).log().neg();
+    const Tensor raw =
+        random.uniform({rows}, at::TensorOptions().dtype(at::kDouble)).clamp_min(1e-300).log().neg();
     const Tensor of_draw = log_likelihood(raw / raw.sum() * static_cast<double>(rows)).softmax(0);
     shares = shares.defined() ? shares + of_draw : of_draw;
   }

@@ -17,8 +17,8 @@ Gain gain_of(const Tensor& gains);  // one for each row
 
 // Nested cross-validation: `gains` repeats the search without the rows of the index and returns what it saves
 // on each of them, or an undefined tensor where there are too few others. The parts are dealt out evenly over
-// `strata`, int64, 0 .. count-1. It ends where the parts so far save so little that all of them, at this rate,
-// would not make one standard error.
+// `strata`, int64, 0 .. count-1. It ends where the parts so far save so little that all of them, at this
+// rate, would not make one standard error.
 Gain gain_on_unseen_rows(const Tensor& strata, int64_t count, uint64_t seed,
                          const std::function<Tensor(const Tensor& unseen)>& gains);
 

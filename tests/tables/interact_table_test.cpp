@@ -75,12 +75,15 @@ TEST(CoupledFit, WithoutPullsIsEachTaskAloneAndWithStrongOnesIsOneModel) {
   EXPECT_LT(largest(together[0] - penalty), 1e-3);
 }
 
-Tensor three_pulls() { return at::tensor({0.0, 2.0, 0.3, 2.0, 0.0, 1.0, 0.3, 1.0, 0.0}, doubles).view({3, 3}); }
+Tensor three_pulls() {
+  return at::tensor({0.0, 2.0, 0.3, 2.0, 0.0, 1.0, 0.3, 1.0, 0.0}, doubles).view({3, 3});
+}
 
 // sum_i CE_i + sum_ij C_ij |w_i - w_j|^2 + rho sum |w|^2 as the header has it, with a ridge on intercepts.
 double by_the_formula(const TaskRows& rows, const Tensor& models, const Pulls& pulls) {
   double loss = task_losses(rows, models).sum().item<double>();
-  Tensor held = at::full({models.size(1)}, pulls.regularizer, doubles), pull = at::ones({models.size(1)}, doubles);
+  Tensor held = at::full({models.size(1)}, pulls.regularizer, doubles),
+         pull = at::ones({models.size(1)}, doubles);
   held[-1] = 1e-3;
   pull[-1] = pulls.intercepts;
   loss += (models.square().sum(2) * held).sum().item<double>();
@@ -162,7 +165,8 @@ InteractTableData signed_tasks(const std::vector<double>& sign, int64_t rows_eac
   const Tensor score = 2 * slope * (x.select(1, 0) - x.select(1, 1)) + random.normal({count}, doubles);
   data.labels = score.gt(0).to(at::kLong);
   // Units and origins that have nothing to do with each other.
-  data.train.dense = x * at::tensor({1.0, 1e3, 1e-3, 5.0, 1.0, 1.0}, doubles) + at::tensor({0., 9e3, 1., 0., 0., -2.}, doubles);
+  data.train.dense = x * at::tensor({1.0, 1e3, 1e-3, 5.0, 1.0, 1.0}, doubles) +
+                     at::tensor({0., 9e3, 1., 0., 0., -2.}, doubles);
   return data;
 }
 
