@@ -19,7 +19,9 @@
 #include "bilevel/algorithms/saba.h"
 #include "bilevel/algorithms/single_loop.h"
 #include "bilevel/algorithms/soba.h"
+#include "bilevel/algorithms/stable.h"
 #include "bilevel/algorithms/stocbio.h"
+#include "bilevel/algorithms/storm_double_loop.h"
 #include "bilevel/algorithms/sustain.h"
 #include "bilevel/algorithms/ttsa.h"
 #include "bilevel/algorithms/vrbo.h"
@@ -124,6 +126,13 @@ SingleLoopOptions single_loop(const std::string& solver, const Settings& s) {
   options.curvature = s.hypergradient.curvature;
   return options;
 }
+StormDoubleLoopOptions storm_double_loop(const Settings& s) {
+  return {.inner = s.inner,
+          .method = s.method,
+          .estimator = estimator_settings(s),
+          .momentum_decay = s.momentum_decay,
+          .outer = s.outer};
+}
 
 RecursiveMomentumOptions momentum(const Settings& s) {
   return {.inner_rate = s.inner.rate,
@@ -153,6 +162,14 @@ MaSobaOptions ma_soba(const Settings& s) {
   MaSobaOptions options = one_step_each<MaSobaOptions>(s);
   options.averaging = s.averaging;
   return options;
+}
+
+StableOptions stable(const Settings& s) {
+  return {.inner_rate = s.inner.rate,
+          .averaging = s.averaging,
+          .strong_convexity = s.strong_convexity,
+          .curvature = s.hypergradient.curvature,
+          .outer = s.outer};
 }
 
 AmigoOptions amigo(const Settings& s) {
@@ -318,11 +335,16 @@ std::vector<AlgorithmRow> make_rows() {
       single_loop_row("neumann", "one inner step, a new Neumann series, and FSLA's momentum",
                       "relative_tolerance"),
       single_loop_row("cg", "one inner step, CG from zero, and FSLA's momentum", "linear_rate"),
+      with_fixed_ratios(row<StormDoubleLoop>(
+          "storm-double-loop", "T steps from the first w, any hypergradient (--method), and FSLA's momentum",
+          Family::cold, storm_double_loop)),
       row<Soba>("soba", "inner variable, linear system and x in one step together", Family::stochastic,
                 one_step_each<SobaOptions>),
       row<Saba>("saba", "SOBA with SAGA's memory of every block of the sets", Family::stochastic,
                 one_step_each<SabaOptions>),
       row<MaSoba>("ma-soba", "SOBA with x along a moving average", Family::stochastic, ma_soba),
+      row<Stable>("stable", "w follows x's move, H and C as matrices along the run; few inner variables",
+                  Family::stochastic, stable),
       row<Amigo>("amigo", "T steps and K of the linear system, both stochastic and warm-started",
                  Family::stochastic, amigo),
       row<Sustain>("sustain", "recursive momentum on w and x, one drawn summand of a Neumann series",

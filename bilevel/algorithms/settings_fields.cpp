@@ -13,7 +13,7 @@
 namespace bilevel {
 namespace {
 
-constexpr size_t few = 3;
+constexpr size_t few = 4;
 
 struct Readers {
   std::vector<std::string> names;
@@ -84,7 +84,9 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
         "error_bound", [](O & o) -> auto& { return o.with_bound; },
         "double loops: bound every hypergradient's distance from the exact one (docs/bounds.md)");
     f.add(
-        "strong_convexity", [](O & o) -> auto& { return o.strong_convexity; });
+        "strong_convexity", [](O & o) -> auto& { return o.strong_convexity; },
+        "mu, by which stocbio's Hessian batches shrink (0 = all of one size) and to which stable raises H's "
+        "eigenvalues (0 = a thousandth of the largest)");
     f.add(
         "hessian_batch", [](O & o) -> auto& { return o.hessian_batch; });
     f.add(

@@ -10,9 +10,19 @@ namespace {
 
 constexpr int64_t warm_steps = 10;
 
-constexpr std::array<std::string_view, 12> one_step_rules{
-    "darts",   "darts-first-order", "ttsa", "fsla", "single-loop-neumann", "single-loop-cg", "soba", "saba",
-    "ma-soba", "sustain",           "mrbo", "bome"};
+constexpr std::array<std::string_view, 13> one_step_rules{"darts",
+                                                          "darts-first-order",
+                                                          "ttsa",
+                                                          "fsla",
+                                                          "single-loop-neumann",
+                                                          "single-loop-cg",
+                                                          "soba",
+                                                          "saba",
+                                                          "ma-soba",
+                                                          "sustain",
+                                                          "mrbo",
+                                                          "bome",
+                                                          "stable"};
 
 }  // namespace
 

@@ -30,6 +30,11 @@ struct Asked {
 Asked asked_of(const std::string& name, const std::string& problem) {
   // They find the best x of the T steps they unroll from the first w, so T must solve the inner problem.
   if (name == "reverse" || name == "krmd") return {.inner_steps = 100};
+  // The same, with outer steps that fall like 1/sqrt(k).
+  if (name == "storm-double-loop") {
+    return {
+        .iterations = 1000, .part = problem == "ridge" ? 1e-4 : 5e-2, .outer_rate = 3, .inner_steps = 100};
+  }
   // Single loops follow w*(x) and v*(x) at a distance that the outer step makes.
   if (name == "soba") return {.iterations = 20000, .outer_rate = 0.05};
   // The variance of one random summand of b grows like b, so b and the step must be small: and then slow.

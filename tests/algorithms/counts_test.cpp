@@ -102,6 +102,19 @@ TEST(AlgorithmCounts, bsa_and_ttsa_take_a_random_number_of_products) {
 // oracle gives both gradients of f in one pass, so the three of f are three passes: grad_w f on its own
 // sample, and grad_x f on another at the new point and at the old one. The first iteration has one more, the
 // first stochastic gradient.
+TEST(AlgorithmCounts, storm_double_loop_takes_two_of_everything) {
+  const auto reverse = [](AlgorithmSettings& s) { s.method = "reverse"; };
+  EXPECT_EQ(cost_of("storm-double-loop", 0, reverse), (Cost{3 * T, 3, 3 * (T - 1), 3 * T}));
+  EXPECT_EQ(cost_of("storm-double-loop", 1, reverse), (Cost{2 * T, 2, 2 * (T - 1), 2 * T}));
+  EXPECT_EQ(cost_of("storm-double-loop", 1), (Cost{2 * T, 2, 6, 2}));  // CG is done after three dimensions
+}
+
+// A matrix of three columns at the new point, and from the second iteration on at the old one.
+TEST(AlgorithmCounts, stable_takes_a_product_for_each_inner_variable) {
+  EXPECT_EQ(cost_of("stable", 0), (Cost{1, 1, 3, 3}));
+  EXPECT_EQ(cost_of("stable", 1), (Cost{1, 1, 6, 6}));
+}
+
 TEST(AlgorithmCounts, fsla_takes_what_the_paper_counts) {
   EXPECT_EQ(cost_of("fsla", 0), (Cost{1, 4, 1, 2}));
   EXPECT_EQ(cost_of("fsla", 1), (Cost{1, 3, 1, 2}));

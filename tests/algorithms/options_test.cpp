@@ -233,7 +233,7 @@ TEST(EveryOption, IsRefusedWithWhatWouldReadIt) {
     return refusal({.algorithm = algorithm, .settings = s, .batches = {}}, option);
   };
   EXPECT_EQ(said("itd", "truncate"),
-            "truncate changes nothing for itd: it is of double-loop, krmd; leave it out");
+            "truncate changes nothing for itd: it is of double-loop, krmd, storm-double-loop; leave it out");
   EXPECT_EQ(said("aid-cg", "inner_momentum"),
             "inner_momentum changes nothing for aid-cg: it is of inner_optimizer = heavy-ball and nesterov, "
             "not of gd; leave it out");

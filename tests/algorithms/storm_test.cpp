@@ -7,6 +7,7 @@
 
 #include "bilevel/algorithms/fsla.h"
 #include "bilevel/algorithms/single_loop.h"
+#include "bilevel/algorithms/storm_double_loop.h"
 #include "tests/algorithms/sampled.h"
 #include "tests/messages.h"
 
@@ -127,6 +128,50 @@ TEST(SingleLoop, cg_solves_on_one_sample_from_zero) {
   SingleLoopOptions options = small_single("cg");
   options.terms = 3;
   expect_iterations_by_hand(SingleLoop(options), exact, 3, 1);
+}
+
+// Two steps and their derivative by hand, on one new sample at both points, from the first w each time.
+TEST(StormDoubleLoop, back_propagates_at_both_points_on_one_sample) {
+  StormDoubleLoopOptions options;
+  options.inner = {.steps = 2, .rate = tau};
+  options.method = "reverse";
+  options.momentum_decay = eta;
+  options.outer.rate = delta;
+  const StormDoubleLoop loop(options);
+  SampledRun run(loop);
+  const Tensor start = run.state.inner.w;
+  for (int iteration = 0; iteration < 4; ++iteration) {
+    run.step();
+    const auto& calls = run.calls();
+    const double fall = 1 / std::sqrt(iteration + 1.0);
+    struct Found {
+      Tensor value, w;
+    };
+    const auto unrolled = [&](const Tensor& x, size_t evaluation) -> Found {
+      const Batch &one = calls.inner_gradient.at(2 * evaluation),
+                  &two = calls.inner_gradient.at(2 * evaluation + 1);
+      const double rate = tau;
+      const Dense first = run.at(start, x, one);
+      const Tensor middle = start - rate * first.gradient;
+      const Dense second = run.at(middle, x, two);
+      const Tensor end = middle - rate * second.gradient;
+      const Dense last = run.at(end, x, {}, calls.outer_gradient.at(evaluation));
+      const Tensor carried = last.p - rate * second.hessian.mv(last.p);
+      return {last.direct - rate * second.cross.mv(last.p) - rate * first.cross.mv(carried), end};
+    };
+    const size_t first = iteration == 0 ? 1 : 0;  // d_0 has a sample of its own
+    const Tensor d = iteration == 0 ? unrolled(run.before.x, 0).value : run.before.memory.at("momentum");
+    EXPECT_EQ(calls.inner_gradient.at(2 * first).seed, calls.inner_gradient.at(2 * first + 2).seed);
+    EXPECT_EQ(calls.outer_gradient.at(first).seed, calls.outer_gradient.at(first + 1).seed);
+    const Tensor x = run.before.x - delta * fall * d;
+    const Found newer = unrolled(x, first), older = unrolled(run.before.x, first + 1);
+    EXPECT_LT(relative_error(run.state.x, x), 1e-12) << iteration;
+    EXPECT_LT(relative_error(run.state.inner.w, newer.w), 1e-12) << iteration;
+    EXPECT_LT(
+        relative_error(run.state.memory.at("momentum"), newer.value + (1 - eta * fall) * (d - older.value)),
+        1e-11)
+        << iteration;
+  }
 }
 
 // The first momentum is a gradient at the first point: zero where f has no x in it, and then nothing moves x
