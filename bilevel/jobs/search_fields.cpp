@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/algorithms/option_fields.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/image_choice.h"
 #include "bilevel/jobs/search.h"
@@ -194,6 +195,11 @@ void add_step_fields(Fields<SearchJob>& f) {
        "alpha_rate", [](auto& o) -> auto& { return o.search.outer.rate; }, "rate of its steps")
       .in(above(0))
       .by_rule();
+  f.add(
+      "alpha_schedule", [](auto& o) -> auto& { return o.search.outer.schedule; },
+      fmt::format("how that rate falls along the search: {}; power:0.75 is square summable, as theorem 2 of "
+                  "iDARTS asks",
+                  schedule_words));
   f.add(
        "alpha_beta1", [](auto& o) -> auto& { return o.search.outer.beta1; },
        "memory of the mean of the gradients")

@@ -92,8 +92,9 @@ std::string_view name_of(SearchEnd end) {
   return "?";
 }
 
-Search::Search(SupernetProblem& problem, const SearchOptions& options, const Benchmark* benchmark)
-    : supernet_(problem), options_(options), benchmark_(benchmark) {
+Search::Search(SupernetProblem& problem, const SearchOptions& options, const Benchmark* benchmark,
+               MakeSearchRule own_rule)
+    : supernet_(problem), options_(options), benchmark_(benchmark), own_rule_(std::move(own_rule)) {
   options_.validate();
   if (options_.method == "random") {
     throw OptionError(named("method", "random") +
@@ -121,6 +122,8 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
   options_.inner.schedule.total_steps =
       std::max<int64_t>(1, options_.epochs * steps_per_epoch_ * options_.inner.steps);
   options_.inner.schedule.final_fraction = options_.final_rate / options_.inner.rate;
+  options_.outer.schedule.total_steps =
+      std::max<int64_t>(1, std::max<int64_t>(0, options_.epochs - options_.warmup_epochs) * steps_per_epoch_);
   if (problem.initial_outer(0).is_cuda() && can_capture()) {
     engine_ = capture_supernet(supernet_, options_.batch);
   } else if (options_.tape) {
@@ -133,6 +136,7 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
 }
 
 std::unique_ptr<Algorithm> Search::make_rule(double linear_rate) const {
+  if (own_rule_) return own_rule_(options_, linear_rate);
   if (options_.method.rfind("darts", 0) == 0 || options_.method == "gdas") {
     DartsOptions darts{.inner = options_.inner, .outer = options_.outer};
     darts.first_order = options_.method != "darts";

@@ -92,11 +92,17 @@ struct SearchSummary {
   std::vector<std::string> notes;
 };
 
+// A step of alpha of one's own, in place of the method's: made at the start of every epoch, from the options
+// with their schedule and from the rate of the series, where 0 means the weights' rate.
+using MakeSearchRule =
+    std::function<std::unique_ptr<Algorithm>(const SearchOptions& options, double linear_rate)>;
+
 class Search {
  public:
   // `benchmark` may be null; both must outlive the search. Throws std::invalid_argument where options do not
   // fit.
-  Search(SupernetProblem& problem, const SearchOptions& options, const Benchmark* benchmark);
+  Search(SupernetProblem& problem, const SearchOptions& options, const Benchmark* benchmark,
+         MakeSearchRule own_rule = {});
 
   SearchState begin() const;
   SearchSummary run(SearchState state, const SearchHooks& hooks);
@@ -121,6 +127,7 @@ class Search {
   std::unique_ptr<Problem> problem_;        // with weight decay
   SearchOptions options_;
   const Benchmark* benchmark_;
+  MakeSearchRule own_rule_;  // empty = the method's
   int64_t steps_per_epoch_ = 0;
   double guard_value_ = 0;  // of the present epoch
   std::unique_ptr<Algorithm> rule_;

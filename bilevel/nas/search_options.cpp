@@ -26,7 +26,8 @@ Names together(const std::vector<Names>& parts) {
 // What the loop over a supernet reads, and what the steps of alpha do.
 const Names supernet{"alpha_steps", "final_rate", "inner_optimizer",
                      "momentum",    "inner_clip", "score_images"};
-const Names moving{"warmup_epochs", "alpha_rate", "alpha_beta1", "alpha_beta2", "alpha_decay", "select"};
+const Names moving{"warmup_epochs", "alpha_rate",  "alpha_schedule", "alpha_beta1",
+                   "alpha_beta2",   "alpha_decay", "select"};
 const Names implicit{"terms", "curvature", "damping", "cross", "inner_steps"};
 
 }  // namespace

@@ -110,6 +110,24 @@ INSTANTIATE_TEST_SUITE_P(
                       SearchCase{"darts", "darts"}),
     [](const auto& tested) { return test::test_name(tested.param.space + "_" + tested.param.method); });
 
+// The first step is the same; the second sees the same gradient and is half as long at 1 / (k + 1).
+TEST(Search, TheRateOfAlphaFallsByItsSchedule) {
+  SupernetProblem problem = small_problem("nasbench201", doubles());
+  SearchOptions options = small_options(problem, "darts-first-order");
+  options.guard = {};
+  options.epochs = 2;
+  options.alpha_steps = 1;
+  options.eigenvalue_products = 0;
+  const SearchSummary constant = run_search(problem, options);
+  options.outer.schedule = {.kind = ScheduleKind::power, .exponent = 1};
+  const SearchSummary falling = run_search(problem, options);
+  ASSERT_EQ(falling.history.size(), 2U);
+  EXPECT_TRUE(falling.history[0].alpha.equal(constant.history[0].alpha));
+  const Tensor whole = constant.history[1].alpha - constant.history[0].alpha;
+  const Tensor half = falling.history[1].alpha - falling.history[0].alpha;
+  EXPECT_LT(test::relative_error(half, whole / 2), 1e-12);
+}
+
 TEST(Search, CountsWhatAlgorithmOneCosts) {
   SupernetProblem problem = small_problem("nasbench201", doubles());
   SearchOptions options = small_options(problem, "idarts");
