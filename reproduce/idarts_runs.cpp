@@ -8,7 +8,6 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <numeric>
 #include <ostream>
 #include <stdexcept>
 #include <utility>
@@ -183,15 +182,13 @@ SearchGround search_ground(const std::string& space, const ReproduceOptions& opt
   ground.problem = std::make_unique<nas::SupernetProblem>(
       nas::make_supernet_problem(ground.space, supernet, named.images, options.tensors));
   find_table(ground, options);
-  ground.seeds = options.seeds;
-  const uint64_t count = options.full() ? full_seeds : quick_seeds;
-  for (uint64_t i = 0; options.seeds.empty() && i < count; ++i) ground.seeds.push_back(options.seed + i);
+  ground.seeds = options.seeds_or(options.full() ? full_seeds : quick_seeds);
   return ground;
 }
 
 SearchSetting search_setting(const std::string& label, const SearchGround& ground, const std::string& method,
                              const ReproduceOptions& options) {
-  SearchSetting setting{label, nas::default_search_options(ground.space, method)};
+  SearchSetting setting{label, nas::default_search_options(ground.space, method), {}};
   nas::SearchOptions& o = setting.options;
   o.guard = {};  // the paper's algorithm and those it is compared with are bare
   if (options.full()) {
@@ -214,27 +211,6 @@ SearchSetting idarts_setting(const SearchGround& ground, int64_t T, int64_t K,
   setting.options.inner.steps = T;
   setting.options.hypergradient.terms = K;
   return setting;
-}
-
-Statistic statistic(const std::vector<double>& values) {
-  std::vector<double> known;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(known),
-               [](double value) { return std::isfinite(value); });
-  Statistic s{nothing, nothing, static_cast<int64_t>(known.size())};
-  if (known.empty()) return s;
-  const auto n = static_cast<double>(known.size());
-  s.mean = std::accumulate(known.begin(), known.end(), 0.0) / n;
-  if (known.size() < 2) return s;
-  double squares = 0;
-  for (const double value : known) squares += (value - s.mean) * (value - s.mean);
-  s.deviation = std::sqrt(squares / (n - 1));
-  return s;
-}
-
-std::string Statistic::text(int digits) const {
-  if (count == 0) return "-";
-  if (count == 1) return fmt::format("{:.{}f}", mean, digits);
-  return fmt::format("{:.{}f} ± {:.{}f}", mean, digits, deviation, digits);
 }
 
 Statistic SearchRuns::accuracy(const std::string& column) const {
@@ -264,7 +240,7 @@ SearchRuns run_searches(SearchGround& ground, const SearchSetting& setting, cons
     nas::SearchOptions search_options = setting.options;
     search_options.seed = seed;
     const std::string what = fmt::format("{}, seed {}", setting.label, search_options.seed);
-    nas::Search search(*ground.problem, search_options, benchmark);
+    nas::Search search(*ground.problem, search_options, benchmark, setting.rule);
     nas::SearchHooks hooks;
     hooks.step = [&](const nas::SearchState& state, int64_t steps) {
       options.progress(fmt::format("{}: epoch {} of {}, step {} of {}", what, state.epoch + 1,

@@ -13,6 +13,7 @@
 #include "bilevel/nas/search.h"
 #include "bilevel/nas/supernet_problem.h"
 #include "reproduce/items.h"
+#include "reproduce/statistic.h"
 
 namespace bilevel::reproduce {
 
@@ -34,6 +35,7 @@ SearchGround search_ground(const std::string& space, const ReproduceOptions& opt
 struct SearchSetting {
   std::string label;
   nas::SearchOptions options;
+  nas::MakeSearchRule rule = {};  // empty = the method's
 };
 // The published set-up of the method, shortened where the scale is quick. Alpha moves as often in every
 // setting, once for each batch of one pass over the training images, as in the authors' code: T steps of the
@@ -43,13 +45,6 @@ SearchSetting search_setting(const std::string& label, const SearchGround& groun
 // iDARTS with T weight steps and K Hessian products.
 SearchSetting idarts_setting(const SearchGround& ground, int64_t T, int64_t K,
                              const ReproduceOptions& options);
-
-struct Statistic {
-  double mean = 0, deviation = 0;  // of the sample, n - 1; NaN where there are too few
-  int64_t count = 0;
-  std::string text(int digits = 2) const;  // "93.58 ± 0.32", "93.58" of one, "-" of none
-};
-Statistic statistic(const std::vector<double>& values);
 
 struct SearchRuns {
   SearchSetting setting;

@@ -12,6 +12,7 @@
 namespace bilevel::reproduce {
 
 const std::vector<Item>& items() {
+  constexpr ItemReads searches{.search = true, .seeds = true};
   static const std::vector<Item> list = {
       {"krmd:toy", "K-RMD figures 1-4: bound, descent, bias and convergence on the toy", krmd_toy},
       {"krmd:table1", "K-RMD table 1: time and space of forward, reverse, checkpointed and truncated mode",
@@ -34,11 +35,18 @@ const std::vector<Item>& items() {
        "job",
        krmd_figure7},
       {"fsla:figure1", "FSLA figure 1: errors of FSLA, NS, BP and CG on a quadratic", fsla_figure1},
-      {"fsla:cleaning", "FSLA figures 2-4: cleaning with a small CNN (needs mnist, fashion-mnist)",
-       fsla_cleaning},
-      {"fsla:ablation", "FSLA figures 5-6: its rates and batch size (needs mnist)", fsla_ablation},
-      {"stocbio:cleaning", "stocBiO figure 4: stocBiO, BSA, TTSA, HOAG on noisy MNIST (needs mnist)",
-       stocbio_cleaning},
+      {"fsla:cleaning",
+       "FSLA figures 2-4: cleaning with a small CNN (needs mnist, fashion-mnist)",
+       fsla_cleaning,
+       {.medium = true}},
+      {"fsla:ablation",
+       "FSLA figures 5-6: its rates and batch size (needs mnist)",
+       fsla_ablation,
+       {.medium = true}},
+      {"stocbio:cleaning",
+       "stocBiO figure 4: stocBiO, BSA, TTSA, HOAG on noisy MNIST (needs mnist)",
+       stocbio_cleaning,
+       {.seeds = true, .medium = true}},
       {"stocbio:figure1",
        "stocBiO figure 1: AID-BiO, ITD-BiO, ANIL, MAML, accuracy against time (fc100, omniglot or blobs)",
        stocbio_figure1},
@@ -46,21 +54,34 @@ const std::vector<Item>& items() {
        stocbio_figure5},
       {"stocbio:figure6", "stocBiO figure 6: ITD-BiO and ANIL, T = 20 (fc100, omniglot or blobs)",
        stocbio_figure6},
-      {"stocbio:newsgroups", "stocBiO figures 2-3: per-feature regularisers on 20 Newsgroups",
-       stocbio_newsgroups},
+      {"stocbio:newsgroups",
+       "stocBiO figures 2-3: per-feature regularisers on 20 Newsgroups",
+       stocbio_newsgroups,
+       {.seeds = true, .medium = true}},
       {"stocbio:theory",
        "stocBiO propositions and theorems: bias, variance, batch sizes and orders of products",
        stocbio_theory},
-      {"idarts:table1", "iDARTS table 1: iDARTS, DARTS, GDAS, RandomNAS on NAS-Bench-201 (needs its table)",
-       idarts_table1, true},
-      {"idarts:table2", "iDARTS table 2: the DARTS space, cells found and their counts", idarts_table2, true},
-      {"idarts:table3", "iDARTS table 3: T and K on NAS-Bench-201 (needs its table)", idarts_table3, true},
+      {"idarts:table1",
+       "iDARTS table 1: iDARTS, DARTS, GDAS, RandomNAS on NAS-Bench-201 (needs its table)",
+       idarts_table1,
+       {.search = true, .seeds = true, .rule = true}},
+      {"idarts:table2", "iDARTS table 2: the DARTS space, cells found and their counts", idarts_table2,
+       searches},
+      {"idarts:table3", "iDARTS table 3: T and K on NAS-Bench-201 (needs its table)", idarts_table3,
+       searches},
       {"idarts:table4", "iDARTS table 4: products and bytes of every hypergradient on a supernet",
        idarts_table4},
-      {"idarts:figure1", "iDARTS figure 1: T on NAS-Bench-1Shot1 (needs its table)", idarts_figure1, true},
+      {"idarts:figure1", "iDARTS figure 1: T on NAS-Bench-1Shot1 (needs its table)", idarts_figure1,
+       searches},
       {"idarts:figure2", "iDARTS figure 2: T and the rates on NAS-Bench-201 (needs its table)",
-       idarts_figure2, true},
-      {"idarts:figure4", "iDARTS figure 4: K on NAS-Bench-1Shot1 (needs its table)", idarts_figure4, true},
+       idarts_figure2, searches},
+      {"idarts:figure3", "iDARTS figure 3: the cells that go by its name, drawn and counted", idarts_figure3},
+      {"idarts:figure4", "iDARTS figure 4: K on NAS-Bench-1Shot1 (needs its table)", idarts_figure4,
+       searches},
+      {"idarts:theorem2",
+       "iDARTS theorem 2: rates of alpha that are square summable, and constant ones",
+       idarts_theorem2,
+       {.seeds = true}},
   };
   return list;
 }
@@ -75,15 +96,38 @@ const Item& find_item(const std::string& name) {
       fmt::format("item '{}' is unknown: choose from {}", name, fmt::join(names, ", ")));
 }
 
-void ReproduceOptions::validate(const Item& item) const {
-  if (!item.searches && (!benchmark.empty() || epochs != 0 || !seeds.empty())) {
-    throw OptionError(fmt::format("{}, {} and {} are of the items that search; {} does not",
-                                  named("benchmark"), named("epochs"), named("seeds"), item.name));
+namespace {
+
+// Throws where an option was given that the item does not read.
+void require_reader(const Item& item, bool given, const std::string& option, bool ItemReads::*reads) {
+  if (!given || item.reads.*reads) return;
+  std::vector<std::string> readers;
+  for (const Item& each : items()) {
+    if (each.reads.*reads) readers.push_back(each.name);
   }
+  throw OptionError(
+      fmt::format("{} changes nothing for {}: it is of {}", option, item.name, fmt::join(readers, ", ")));
+}
+
+}  // namespace
+
+void ReproduceOptions::validate(const Item& item) const {
+  require_reader(item, !benchmark.empty(), named("benchmark"), &ItemReads::search);
+  require_reader(item, epochs != 0, named("epochs"), &ItemReads::search);
+  require_reader(item, !seeds.empty(), named("seeds"), &ItemReads::seeds);
+  require_reader(item, medium(), named("scale", "medium"), &ItemReads::medium);
+  require_reader(item, rule != "paper", named("rule", rule), &ItemReads::rule);
   if (epochs < 0) {
     throw OptionError(fmt::format("{}: must be at least 1, or 0 for the scale's own",
                                   named("epochs", fmt::to_string(epochs))));
   }
+}
+
+std::vector<uint64_t> ReproduceOptions::seeds_or(uint64_t count) const {
+  if (!seeds.empty()) return seeds;
+  std::vector<uint64_t> list;
+  for (uint64_t i = 0; i < count; ++i) list.push_back(seed + i);
+  return list;
 }
 
 Json claim(const std::string& text, bool holds, const std::string& why) {

@@ -31,7 +31,9 @@ Json idarts_table3(const ReproduceOptions& options);
 Json idarts_table4(const ReproduceOptions& options);
 Json idarts_figure1(const ReproduceOptions& options);
 Json idarts_figure2(const ReproduceOptions& options);
+Json idarts_figure3(const ReproduceOptions& options);
 Json idarts_figure4(const ReproduceOptions& options);
+Json idarts_theorem2(const ReproduceOptions& options);
 
 Json claim(const std::string& text, bool holds, const std::string& why);
 Json table(const std::string& title, Json rows);

@@ -17,8 +17,10 @@ const Fields<ReproduceJobOptions>& ReproduceJobOptions::fields() {
         .first();
     f.add(
          "scale", [](O & o) -> auto& { return o.settings.scale; },
-         "quick ends within 3 minutes on two cores, full has the paper's lengths")
-        .one_of({"quick", "full"})
+         "quick ends within 3 minutes on two cores; medium takes tens of minutes there (fsla and stocbio); "
+         "full "
+         "has the paper's lengths and sizes")
+        .one_of({"quick", "medium", "full"})
         .first();
     f.add(
          "data_dir", [](O & o) -> auto& { return o.settings.data_dir; },
@@ -39,11 +41,15 @@ const Fields<ReproduceJobOptions>& ReproduceJobOptions::fields() {
         .first();
     f.add(
          "seeds", [](O & o) -> auto& { return o.seeds; },
-         "idarts: a list, one search of every setting each: 0-2 (three seeds), 0,3,7 or 2-2 (one seed); as "
-         "many as the scale has by default, from " +
+         "idarts, stocbio:cleaning and stocbio:newsgroups: a list, one run of every setting each: 0-2 (three "
+         "seeds), 0,3,7 or 2-2 (one seed); as many as the scale has by default, from " +
              named("seed") + " on")
         .by_rule()
         .first();
+    f.add(
+         "rule", [](O & o) -> auto& { return o.settings.rule; },
+         "idarts:table1: the paper's algorithm, or what the authors' public code does (docs/reproduce.md)")
+        .one_of({"paper", "public-code"});
     f.add(
          "seed", [](O & o) -> auto& { return o.settings.seed; }, "of splits, noise, starts and batches")
         .first();

@@ -21,6 +21,8 @@
 #include "bilevel/problems/regularizer_search.h"
 #include "bilevel/run/result_json.h"
 #include "reproduce/items.h"
+#include "reproduce/runs.h"
+#include "reproduce/statistic.h"
 
 namespace bilevel::reproduce {
 namespace {
@@ -42,25 +44,53 @@ struct Entry {
   }
 };
 
+using RecordValue = double (*)(const SolveRecord& record);
+double test_accuracy(const SolveRecord& record) { return record.metrics.at("test_accuracy"); }
+double test_loss(const SolveRecord& record) { return record.metrics.at("test_loss"); }
+
 struct Outcome {
   Entry entry;
-  SolveSummary summary;
-  double last(const char* metric) const { return summary.records.back().metrics.at(metric); }
-  double accuracy() const { return last("test_accuracy"); }
-  // The value at the last record of the first `part` of the budget.
-  double accuracy_at(double seconds) const {
-    double value = summary.records.front().metrics.at("test_accuracy");
-    for (const SolveRecord& record : summary.records) {
-      if (record.seconds <= seconds) value = record.metrics.at("test_accuracy");
-    }
-    return value;
+  std::vector<SolveSummary> runs = {};  // of each seed
+
+  Statistic at_end(RecordValue value) const {
+    std::vector<double> values;
+    for (const SolveSummary& run : runs) values.push_back(value(run.records.back()));
+    return statistic(values);
   }
-  // When the test accuracy was first reached; infinity = never.
-  double seconds_to(double wanted) const {
-    for (const SolveRecord& record : summary.records) {
-      if (record.metrics.at("test_accuracy") >= wanted) return record.seconds;
+  double accuracy() const { return at_end(test_accuracy).mean; }
+  // The mean accuracy at the last record of the first part of the budget.
+  double accuracy_at(double seconds) const {
+    std::vector<double> values;
+    for (const SolveSummary& run : runs) {
+      double value = test_accuracy(run.records.front());
+      for (const SolveRecord& record : run.records) {
+        if (record.seconds <= seconds) value = test_accuracy(record);
+      }
+      values.push_back(value);
     }
-    return std::numeric_limits<double>::infinity();
+    return statistic(values).mean;
+  }
+  // When the test accuracy was first reached, as a mean; infinity where a run never did.
+  double first(RunAxis axis, double wanted) const {
+    double sum = 0;
+    for (const SolveSummary& run : runs) {
+      const auto found = std::find_if(run.records.begin(), run.records.end(),
+                                      [&](const SolveRecord& r) { return test_accuracy(r) >= wanted; });
+      if (found == run.records.end()) return std::numeric_limits<double>::infinity();
+      sum += position(*found, axis);
+    }
+    return sum / static_cast<double>(runs.size());
+  }
+  double seconds_to(double wanted) const { return first(RunAxis::seconds, wanted); }
+  MeanCurve curve(RunAxis axis, RecordValue value) const {
+    std::vector<Points> curves;
+    for (const SolveSummary& run : runs) {
+      Points points;
+      for (const SolveRecord& record : run.records)
+        points.emplace_back(position(record, axis), value(record));
+      curves.push_back(std::move(points));
+    }
+    return mean_curve(curves);
   }
 };
 
@@ -69,7 +99,7 @@ std::vector<Entry> entries() {
           {"aid-cg", 0},    {"aid-fp", 0},    {"itd", 0},        {"hoag", 0}};
 }
 
-Outcome run(const RegularizerSearch& problem, const Entry& entry, double seconds, uint64_t seed) {
+SolveSummary run(const RegularizerSearch& problem, const Entry& entry, double seconds, uint64_t seed) {
   AlgorithmSettings settings;
   settings.inner.steps = 10;
   settings.inner.rate = rate;
@@ -83,7 +113,7 @@ Outcome run(const RegularizerSearch& problem, const Entry& entry, double seconds
   options.records = records;
   options.seed = seed;
   options.batches = {.inner_batch = entry.batch, .outer_batch = entry.batch};
-  return {entry, solve(problem, *make_algorithm(entry.algorithm, settings), options)};
+  return solve(problem, *make_algorithm(entry.algorithm, settings), options);
 }
 
 // ---- the paper's claims ----
@@ -138,14 +168,17 @@ Json claims(const std::vector<Outcome>& outcomes, int64_t posts) {
 
 // ---- output ----
 
-Json row_json(const Outcome& o) {
-  const SolveSummary& s = o.summary;
-  Json row = {{"algorithm", o.entry.algorithm}, {"batch", o.entry.batch},
-              {"stopped", name_of(s.reason)},   {"iterations", s.state.iteration},
-              {"seconds", s.seconds},           {"oracle_calls", oracle_calls(s.counts)},
+Json row_json(const Entry& entry, uint64_t seed, const SolveSummary& s) {
+  Json row = {{"algorithm", entry.algorithm},
+              {"batch", entry.batch},
+              {"seed", seed},
+              {"stopped", name_of(s.reason)},
+              {"iterations", s.state.iteration},
+              {"seconds", s.seconds},
+              {"oracle_calls", oracle_calls(s.counts)},
               {"counts", counts_json(s.counts)}};
   for (const char* metric : {"test_accuracy", "test_loss", "valid_accuracy", "valid_loss"}) {
-    row[metric] = number(o.last(metric));
+    row[metric] = number(s.records.back().metrics.at(metric));
   }
   if (!s.message.empty()) row["message"] = s.message;
   row["history"] = Json::array();
@@ -161,26 +194,60 @@ Json row_json(const Outcome& o) {
 }
 
 Json table_row(const Outcome& o, double budget) {
-  const SolveSummary& s = o.summary;
+  const auto mean = [&](double (*value)(const SolveSummary&)) {
+    std::vector<double> values;
+    for (const SolveSummary& run : o.runs) values.push_back(value(run));
+    return statistic(values).mean;
+  };
+  const bool ended = std::none_of(o.runs.begin(), o.runs.end(),
+                                  [](const SolveSummary& run) { return ended_badly(run.reason); });
   return {{"algorithm", o.entry.label()},
-          {"iterations", s.state.iteration},
-          {"seconds", s.seconds},
-          {"calls", oracle_calls(s.counts)},
-          {"samples read", s.counts.samples},
-          {"test loss", number(o.last("test_loss"))},
+          {"iterations", mean([](const SolveSummary& r) { return double(r.state.iteration); })},
+          {"calls", mean([](const SolveSummary& r) { return double(oracle_calls(r.counts)); })},
+          {"examples", mean([](const SolveSummary& r) { return double(r.counts.samples); })},
+          {"test loss", o.at_end(test_loss).text(4)},
           {"test acc. at 1/4", number(o.accuracy_at(budget / 4))},
           {"at 1/2", number(o.accuracy_at(budget / 2))},
-          {"at the end", number(o.accuracy())},
-          {"ended", ended_badly(s.reason) ? std::string(name_of(s.reason)) : "ok"}};
+          {"at the end", o.at_end(test_accuracy).text()},
+          {"ended", ended ? "ok" : "badly"}};
+}
+
+// Figure 2 has stocBiO with one batch size beside the others; figure 3 all its sizes beside HOAG.
+Figure figure_of(const std::string& name, const std::vector<const Outcome*>& outcomes) {
+  Figure figure{.name = name};
+  for (const Outcome* o : outcomes) figure.labels.push_back(o->entry.label());
+  for (const RunAxis axis : {RunAxis::seconds, RunAxis::samples, RunAxis::calls}) {
+    for (const bool accuracy : {false, true}) {
+      Panel panel{.title = accuracy ? "test accuracy" : "test loss", .x_label = label_of(axis)};
+      for (const Outcome* o : outcomes)
+        panel.curves.push_back(o->curve(axis, accuracy ? test_accuracy : test_loss));
+      figure.panels.push_back(std::move(panel));
+    }
+  }
+  return figure;
+}
+
+// What the others need for an accuracy that all but the slowest reach, in three currencies.
+std::string costs_text(const std::vector<Outcome>& outcomes) {
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const Outcome& o : outcomes) lowest = std::min(lowest, o.accuracy());
+  const double wanted = 0.98 * lowest;
+  std::string text = fmt::format("a test accuracy of {:.1f} takes", wanted);
+  for (const Outcome& o : outcomes) {
+    text += fmt::format("{} {} {:.2g} s, {:.2g} calls, {:.2g} examples", &o == &outcomes.front() ? "" : ";",
+                        o.entry.label(), o.first(RunAxis::seconds, wanted), o.first(RunAxis::calls, wanted),
+                        o.first(RunAxis::samples, wanted));
+  }
+  return text;
 }
 
 void save(const Json& result, const std::string& folder) {
   const std::filesystem::path path(folder);
   write_file(path / "stocbio-newsgroups.csv", [&](std::ostream& to) {
-    to << "algorithm,batch,iteration,seconds,oracle_calls,samples,test_loss,test_accuracy\n";
+    to << "algorithm,batch,seed,iteration,seconds,oracle_calls,samples,test_loss,test_accuracy\n";
     for (const Json& row : result.at("rows")) {
       for (const Json& point : row.at("history")) {
-        to << row.at("algorithm").get<std::string>() << ',' << row.at("batch");
+        to << row.at("algorithm").get<std::string>() << ',' << row.at("batch") << ',' << row.at("seed");
         for (const char* key :
              {"iteration", "seconds", "oracle_calls", "samples", "test_loss", "test_accuracy"}) {
           to << ',' << point.at(key);
@@ -194,33 +261,48 @@ void save(const Json& result, const std::string& folder) {
 }  // namespace
 
 Json stocbio_newsgroups(const ReproduceOptions& options) {
-  const double budget = options.full() ? 120 : 12;
+  const double budget = options.full() ? 120 : options.medium() ? 15 : 12;
+  const std::vector<uint64_t> seeds = options.seeds_or(options.full() ? 10 : options.medium() ? 3 : 1);
   const at::ScalarType dtype = c10::typeMetaToScalarType(options.tensors.dtype());
-  options.progress("reading");
-  const RegularizerSearch problem(
-      read_newsgroup_sets(newsgroups_path(options.data_dir), {.dtype = dtype}, 0.5, options.seed), rate);
   std::vector<Outcome> outcomes;
-  for (const Entry& entry : entries()) {
-    options.progress(entry.label());
-    outcomes.push_back(run(problem, entry, budget, options.seed));
+  for (const Entry& entry : entries()) outcomes.push_back({entry});
+  Json result = {{"budget_seconds", budget}, {"rows", Json::array()}};
+  Json notes = Json::array();
+  int64_t posts = 0;
+  for (const uint64_t seed : seeds) {
+    options.progress(fmt::format("reading, seed {}", seed));
+    const RegularizerSearch problem(
+        read_newsgroup_sets(newsgroups_path(options.data_dir), {.dtype = dtype}, 0.5, seed), rate);
+    for (Outcome& outcome : outcomes) {
+      options.progress(fmt::format("{}, seed {}", outcome.entry.label(), seed));
+      outcome.runs.push_back(run(problem, outcome.entry, budget, seed));
+      result["rows"].push_back(row_json(outcome.entry, seed, outcome.runs.back()));
+    }
+    posts = problem.sets().test->size();
+    if (!result.contains("features")) {
+      result.update({{"features", problem.layout().features},
+                     {"nonzeros", problem.sets().nonzeros},
+                     {"train_examples", problem.sets().train.size()},
+                     {"valid_examples", problem.sets().valid.size()},
+                     {"test_examples", posts}});
+      notes.push_back(fmt::format("{} features, {} training non-zeros", problem.layout().features,
+                                  problem.sets().nonzeros));
+    }
   }
-  Json result = {{"features", problem.layout().features},
-                 {"nonzeros", problem.sets().nonzeros},
-                 {"train_examples", problem.sets().train.size()},
-                 {"valid_examples", problem.sets().valid.size()},
-                 {"test_examples", problem.sets().test->size()},
-                 {"budget_seconds", budget},
-                 {"claims", claims(outcomes, problem.sets().test->size())},
-                 {"notes", Json::array({fmt::format("{} features, {} training non-zeros",
-                                                    problem.layout().features, problem.sets().nonzeros)})},
-                 {"rows", Json::array()}};
   Json rows = Json::array();
-  for (const Outcome& outcome : outcomes) {
-    result["rows"].push_back(row_json(outcome));
-    rows.push_back(table_row(outcome, budget));
+  for (const Outcome& outcome : outcomes) rows.push_back(table_row(outcome, budget));
+  result["tables"] = Json::array({table(
+      fmt::format("Figures 2 and 3: 20 Newsgroups, {:.0f} s each, {} seeds", budget, seeds.size()), rows)});
+  result["claims"] = claims(outcomes, posts);
+  notes.push_back(costs_text(outcomes));
+  std::vector<const Outcome*> second, third;
+  for (const Outcome& o : outcomes) {
+    if (o.entry.batch == 0 || o.entry.batch == 1000) second.push_back(&o);
+    if (o.entry.batch > 0 || o.entry.algorithm == "hoag") third.push_back(&o);
   }
-  result["tables"] =
-      Json::array({table(fmt::format("Figures 2 and 3: 20 Newsgroups, {:.0f} s each", budget), rows)});
+  save_figure(figure_of("stocbio-figure-2", second), options, notes);
+  save_figure(figure_of("stocbio-figure-3", third), options, notes);
+  result["notes"] = notes;
   if (!options.out.empty()) save(result, options.out);
   return result;
 }

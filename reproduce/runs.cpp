@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <limits>
+#include <cmath>
 
 #include "bilevel/problems/softmax_loss.h"
 
@@ -17,22 +17,77 @@ const SolveRecord& TimedResult::at_seconds(double seconds) const {
   return *found;
 }
 
-TimedResult run_timed(const CleaningJob& job, const TimedRun& run, double seconds, int64_t iterations,
-                      int64_t records, const ReproduceOptions& options) {
+std::string label_of(RunAxis axis) {
+  switch (axis) {
+    case RunAxis::iterations:
+      return "iterations";
+    case RunAxis::seconds:
+      return "seconds";
+    case RunAxis::log_seconds:
+      return "log10 of seconds";
+    case RunAxis::calls:
+      return "oracle calls";
+    case RunAxis::samples:
+      return "examples read";
+  }
+  return "";
+}
+
+double position(const SolveRecord& record, RunAxis axis) {
+  switch (axis) {
+    case RunAxis::iterations:
+      return static_cast<double>(record.iteration);
+    case RunAxis::seconds:
+      return record.seconds;
+    case RunAxis::log_seconds:
+      return std::log10(record.seconds);  // the start, at 0 seconds, is nowhere
+    case RunAxis::calls:
+      return static_cast<double>(oracle_calls(record.counts));
+    case RunAxis::samples:
+      return static_cast<double>(record.counts.samples);
+  }
+  return 0;
+}
+
+Points TimedResult::validation_curve(RunAxis axis) const {
+  Points points;
+  for (const SolveRecord& record : summary.records) {
+    const double x = position(record, axis);
+    if (std::isfinite(x)) points.emplace_back(x, record.outer_loss);
+  }
+  return points;
+}
+
+Points TimedResult::test_curve(RunAxis axis) const {
+  Points points;
+  for (size_t i = 0; i < test_losses.size(); ++i) {
+    const double x = position(summary.records[i], axis);
+    if (std::isfinite(x)) points.emplace_back(x, test_losses[i]);
+  }
+  return points;
+}
+
+TimedResult run_timed(const CleaningJob& job, const TimedRun& run, const RunLengths& lengths,
+                      const ReproduceOptions& options) {
   SolveOptions solve_options;
-  solve_options.iterations = iterations;
-  solve_options.seconds = seconds;
-  solve_options.records = records;
+  solve_options.iterations = lengths.iterations;
+  solve_options.seconds = lengths.seconds;
+  solve_options.records = lengths.records;
   solve_options.seed = options.seed;
   solve_options.batches = run.batches;
   TimedResult result;
   result.label = run.label;
-  result.summary = solve(*job.model.problem, *make_algorithm(run.algorithm, run.settings), solve_options,
-                         {.record = [&](const SolveRecord& r, const AlgorithmState&) {
-                           options.progress(fmt::format("{}: iteration {}, {:.0f} s, validation loss {:.4g}",
-                                                        run.label, r.iteration, r.seconds, r.outer_loss));
-                           return true;
-                         }});
+  result.summary = solve(
+      *job.model.problem, *make_algorithm(run.algorithm, run.settings), solve_options,
+      {.record = [&](const SolveRecord& r, const AlgorithmState&) {
+        options.progress(fmt::format("{}: iteration {}, {:.0f} s, validation loss {:.4g}", run.label,
+                                     r.iteration, r.seconds, r.outer_loss));
+        if (job.sets.test.size() > 0) {
+          result.test_losses.push_back(
+              mean_cross_entropy(job.model.scores(r.w, job.sets.test), job.sets.test.labels).item<double>());
+        }
+        return true;
+      }});
   if (job.sets.test.size() > 0) {
     const Tensor scores = job.model.scores(result.summary.inner_solution, job.sets.test);
     result.test_loss = mean_cross_entropy(scores, job.sets.test.labels).item<double>();
@@ -47,6 +102,7 @@ Json timed_row(const TimedResult& result, double seconds) {
           {"iterations", s.state.iteration},
           {"seconds", s.seconds},
           {"calls", oracle_calls(s.counts)},
+          {"examples", s.counts.samples},
           {"first loss", s.records.front().outer_loss},
           {"loss at 1/3", number(result.at_seconds(seconds / 3).outer_loss)},
           {"loss", number(result.loss())},

@@ -9,6 +9,7 @@
 #include "bilevel/algorithms/solve.h"
 #include "bilevel/problems/cleaning_model.h"
 #include "bilevel/problems/cleaning_sets.h"
+#include "reproduce/figure.h"
 #include "reproduce/items.h"
 
 namespace bilevel::reproduce {
@@ -25,20 +26,34 @@ struct TimedRun {
   StreamOptions batches = {};
 };
 
+// What a curve is drawn against. log_seconds: the logarithm to the base 10, as FSLA's figures have it.
+enum class RunAxis { iterations, seconds, log_seconds, calls, samples };
+std::string label_of(RunAxis axis);
+double position(const SolveRecord& record, RunAxis axis);
+
 struct TimedResult {
   std::string label;
   SolveSummary summary;
+  std::vector<double> test_losses;                      // at each record
   double test_loss = 0, test_accuracy = 0;              // at the end
   const SolveRecord& at_seconds(double seconds) const;  // the last record up to a time
   double loss() const { return summary.records.back().outer_loss; }
+  Points validation_curve(RunAxis axis) const;
+  Points test_curve(RunAxis axis) const;
+};
+
+// How long every run of an item may be; what is reached first ends it.
+struct RunLengths {
+  double seconds = 0;
+  int64_t iterations = 0, records = 0;
 };
 
 // A run that leaves the finite numbers is a result, too: its summary says so.
-TimedResult run_timed(const CleaningJob& job, const TimedRun& run, double seconds, int64_t iterations,
-                      int64_t records, const ReproduceOptions& options);
+TimedResult run_timed(const CleaningJob& job, const TimedRun& run, const RunLengths& lengths,
+                      const ReproduceOptions& options);
 
-// One row: label, iterations, seconds, oracle calls, validation loss at a third of the time and at the end,
-// test loss and accuracy, and how it ended.
+// One row: label, iterations, seconds, oracle calls, samples read, validation loss at a third of the time and
+// at the end, test loss and accuracy, and how it ended.
 Json timed_row(const TimedResult& result, double seconds);
 
 // A named set where the options say it is, with their seed and type; the rest as the paper has it is the

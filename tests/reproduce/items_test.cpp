@@ -23,7 +23,7 @@ TEST(Items, HaveNamesOfTheirOwnAndAreFoundByThem) {
     EXPECT_EQ(&reproduce::find_item(item.name), &item);
     EXPECT_FALSE(item.summary.empty()) << item.name;
   }
-  EXPECT_EQ(names.size(), 24U);
+  EXPECT_EQ(names.size(), 26U);
   EXPECT_THAT(message([] { reproduce::find_item("krmd:table9"); }),
               AllOf(HasSubstr("item 'krmd:table9' is unknown: choose from krmd:toy, krmd:table1"),
                     HasSubstr("idarts:figure4")));
@@ -33,8 +33,23 @@ TEST(Items, TakeOnlyTheOptionsThatTheyRead) {
   ReproduceOptions options;
   options.epochs = 3;
   EXPECT_EQ(message([&] { options.validate(reproduce::find_item("krmd:toy")); }),
-            "benchmark, epochs and seeds are of the items that search; krmd:toy does not");
+            "epochs changes nothing for krmd:toy: it is of idarts:table1, idarts:table2, idarts:table3, "
+            "idarts:figure1, idarts:figure2, idarts:figure4");
   EXPECT_NO_THROW(options.validate(reproduce::find_item("idarts:table1")));
+  options.rule = "public-code";
+  EXPECT_NO_THROW(options.validate(reproduce::find_item("idarts:table1")));
+  EXPECT_THAT(message([&] { options.validate(reproduce::find_item("idarts:table3")); }),
+              HasSubstr("rule = public-code changes nothing for idarts:table3"));
+  options = {};
+  options.scale = "medium";
+  EXPECT_NO_THROW(options.validate(reproduce::find_item("fsla:cleaning")));
+  EXPECT_THAT(message([&] { options.validate(reproduce::find_item("krmd:toy")); }),
+              HasSubstr("scale = medium changes nothing for krmd:toy"));
+  options = {};
+  options.seeds = {1, 2};
+  EXPECT_NO_THROW(options.validate(reproduce::find_item("stocbio:cleaning")));
+  EXPECT_THAT(message([&] { options.validate(reproduce::find_item("krmd:table2")); }), HasSubstr("seeds"));
+  options = {};
   options.epochs = -1;
   EXPECT_EQ(message([&] { options.validate(reproduce::find_item("idarts:table1")); }),
             "epochs = -1: must be at least 1, or 0 for the scale's own");
