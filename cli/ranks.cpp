@@ -19,7 +19,8 @@
 namespace bilevel::cli {
 namespace {
 
-constexpr std::array<std::string_view, 5> for_ranks = {"solve", "clean", "tune", "interact", "compare"};
+constexpr std::array<std::string_view, 8> for_ranks = {"solve",  "clean", "tune",  "interact",
+                                                       "search", "train", "learn", "compare"};
 
 struct Failure {
   std::string text = {};

@@ -334,6 +334,18 @@ DeviceImages::DeviceImages(const Tensor& images_, const Tensor& labels_, const s
   check_images(images, normalization);
 }
 
+Tensor DeviceImages::positions(const Tensor& index) const {
+  return index.defined() ? index : at::arange(images.size(0), at::TensorOptions().dtype(at::kLong));
+}
+
+Tensor DeviceImages::part(const Tensor& index, int64_t begin, int64_t count, const AugmentOptions& augment,
+                          uint64_t seed) const {
+  const Tensor all = positions(index);
+  const Tensor numbers = draw_augmentation(all.numel(), images.size(2), images.size(3), augment, seed);
+  return prepare_with(images, all.narrow(0, begin, count), normalization, augment,
+                      numbers.narrow(0, begin, count));
+}
+
 Tensor DeviceImages::batch_labels(const Tensor& index) const {
   check_index(images, index);
   if (!index.defined()) return labels;

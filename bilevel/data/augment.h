@@ -67,7 +67,11 @@ struct DeviceImages {
   Tensor batch(const Tensor& index, const AugmentOptions& augment, uint64_t seed) const {
     return prepare_batch(images, index, normalization, augment, seed);
   }
+  // Of batch() the `count` images from `begin`, to the same bits.
+  Tensor part(const Tensor& index, int64_t begin, int64_t count, const AugmentOptions& augment,
+              uint64_t seed) const;
   Tensor plain(const Tensor& index) const { return prepare_plain(images, index, normalization); }
+  Tensor positions(const Tensor& index) const;     // index, or all where it is undefined
   Tensor batch_labels(const Tensor& index) const;  // on the device
 };
 

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "bilevel/distributed/differentiable_sum.h"
-#include "bilevel/distributed/rank_slice.h"
 
 namespace bilevel {
 namespace {
@@ -66,15 +65,24 @@ class SlicedLinearization : public Linearization {
 
 }  // namespace
 
-DistributedProblem::DistributedProblem(const Problem& base, std::shared_ptr<ProcessGroup> group)
-    : base_(base), group_(std::move(group)) {}
+DistributedProblem::DistributedProblem(const Problem& base, std::shared_ptr<ProcessGroup> group,
+                                       Division division)
+    : base_(base), group_(std::move(group)), division_(division) {}
+
+RankSlice DistributedProblem::own_part(const Batch& batch, int64_t population) const {
+  if (division_ == Division::by_problem) return {batch, 0, batch.size(population), 1};
+  return slice_of(batch, population, group_->rank(), group_->size());
+}
+bool DistributedProblem::is_replicated(int64_t population) const {
+  return population == 1 && division_ == Division::by_slices;
+}
 
 // ---- losses ----
 
 Tensor DistributedProblem::loss(Loss which, const Tensor& w, const Tensor& x, const Batch& batch,
                                 int64_t population) const {
-  if (population == 1) return (base_.*which)(w, x, batch);
-  const RankSlice slice = slice_of(batch, population, group_->rank(), group_->size());
+  if (is_replicated(population)) return (base_.*which)(w, x, batch);
+  const RankSlice slice = own_part(batch, population);
   if (!w.requires_grad() && !x.requires_grad()) {
     Tensor part = slice.empty() ? at::zeros({}, w.options())
                                 : weighted_part((base_.*which)(w, x, slice.batch), slice.weight);
@@ -118,7 +126,7 @@ void DistributedProblem::check(const std::string& name, const Tensor& w, const T
   for (const auto& [level, which, population] :
        {std::tuple{"inner", Loss(&Problem::inner_loss), base_.inner_samples()},
         std::tuple{"outer", Loss(&Problem::outer_loss), base_.outer_samples()}}) {
-    if (population == 1) continue;
+    if (is_replicated(population)) continue;
     const std::string text = fmt::format("{}: its {} loss", name, level);
     check_loss(text, which, w, x, {}, population);
     // Uneven slices, in another order.
@@ -133,8 +141,8 @@ void DistributedProblem::check(const std::string& name, const Tensor& w, const T
 // ---- derivatives ----
 
 Tensor DistributedProblem::inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const {
-  if (base_.inner_samples() == 1) return base_.inner_gradient(w, x, batch);
-  const RankSlice slice = slice_of(batch, base_.inner_samples(), group_->rank(), group_->size());
+  if (is_replicated(base_.inner_samples())) return base_.inner_gradient(w, x, batch);
+  const RankSlice slice = own_part(batch, base_.inner_samples());
   Tensor part = slice.empty() ? at::zeros_like(w)
                               : weighted_part(base_.inner_gradient(w, x, slice.batch), slice.weight);
   group_->sum_(part);
@@ -143,8 +151,8 @@ Tensor DistributedProblem::inner_gradient(const Tensor& w, const Tensor& x, cons
 
 Tensor DistributedProblem::inner_gradient_in_outer(const Tensor& w, const Tensor& x,
                                                    const Batch& batch) const {
-  if (base_.inner_samples() == 1) return base_.inner_gradient_in_outer(w, x, batch);
-  const RankSlice slice = slice_of(batch, base_.inner_samples(), group_->rank(), group_->size());
+  if (is_replicated(base_.inner_samples())) return base_.inner_gradient_in_outer(w, x, batch);
+  const RankSlice slice = own_part(batch, base_.inner_samples());
   Tensor part = slice.empty() ? at::zeros_like(x)
                               : weighted_part(base_.inner_gradient_in_outer(w, x, slice.batch), slice.weight);
   group_->sum_(part);
@@ -153,8 +161,8 @@ Tensor DistributedProblem::inner_gradient_in_outer(const Tensor& w, const Tensor
 
 OuterGradients DistributedProblem::outer_gradients(const Tensor& w, const Tensor& x,
                                                    const Batch& batch) const {
-  if (base_.outer_samples() == 1) return base_.outer_gradients(w, x, batch);
-  const RankSlice slice = slice_of(batch, base_.outer_samples(), group_->rank(), group_->size());
+  if (is_replicated(base_.outer_samples())) return base_.outer_gradients(w, x, batch);
+  const RankSlice slice = own_part(batch, base_.outer_samples());
   OuterGradients part;
   if (slice.empty()) {
     part = {.loss = at::zeros({}, w.options()), .w = at::zeros_like(w), .x = at::zeros_like(x)};
@@ -168,8 +176,8 @@ OuterGradients DistributedProblem::outer_gradients(const Tensor& w, const Tensor
 
 std::unique_ptr<Linearization> DistributedProblem::linearize(const Tensor& w, const Tensor& x,
                                                              const Batch& batch) const {
-  if (base_.inner_samples() == 1) return base_.linearize(w, x, batch);
-  const RankSlice slice = slice_of(batch, base_.inner_samples(), group_->rank(), group_->size());
+  if (is_replicated(base_.inner_samples())) return base_.linearize(w, x, batch);
+  const RankSlice slice = own_part(batch, base_.inner_samples());
   return std::make_unique<SlicedLinearization>(slice.empty() ? nullptr : base_.linearize(w, x, slice.batch),
                                                slice.weight, w, x, *group_);
 }

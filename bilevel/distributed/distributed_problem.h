@@ -18,13 +18,20 @@
 #include "bilevel/core/problem.h"
 #include "bilevel/core/rounding.h"
 #include "bilevel/distributed/process_group.h"
+#include "bilevel/distributed/rank_slice.h"
 
 namespace bilevel {
+
+// Who takes a rank's part of a batch. A problem whose examples see each other, as through batch norm, takes
+// it itself: given a whole batch, its losses are this rank's weighted part, and their derivatives those of
+// the sum of all ranks' parts.
+enum class Division { by_slices, by_problem };
 
 class DistributedProblem : public Problem, public BoundedEvaluation {
  public:
   // `base` must outlive it; it is the same on all ranks.
-  DistributedProblem(const Problem& base, std::shared_ptr<ProcessGroup> group);
+  DistributedProblem(const Problem& base, std::shared_ptr<ProcessGroup> group,
+                     Division division = Division::by_slices);
 
   // Whether the losses at (w, x) on the full sets, and on a few examples, are what the slices sum to, up to
   // rounding. Throws std::invalid_argument that begins with `name` where they are not.
@@ -53,6 +60,8 @@ class DistributedProblem : public Problem, public BoundedEvaluation {
   std::map<std::string, double> metrics(const Tensor& w, const Tensor& x) const override;  // by every rank
 
  private:
+  RankSlice own_part(const Batch& batch, int64_t population) const;
+  bool is_replicated(int64_t population) const;  // every rank evaluates it in full
   using Loss = Tensor (Problem::*)(const Tensor& w, const Tensor& x, const Batch& batch) const;
   Tensor loss(Loss which, const Tensor& w, const Tensor& x, const Batch& batch, int64_t population) const;
   void check_loss(const std::string& text, Loss which, const Tensor& w, const Tensor& x, const Batch& batch,
@@ -60,6 +69,7 @@ class DistributedProblem : public Problem, public BoundedEvaluation {
 
   const Problem& base_;
   std::shared_ptr<ProcessGroup> group_;
+  Division division_;
 };
 
 }  // namespace bilevel

@@ -10,6 +10,7 @@ namespace bilevel {
 
 struct RankSlice {
   Batch batch = {};   // of this rank's examples; not to be used where there are none
+  int64_t begin = 0;  // in the batch
   int64_t count = 0;  // its examples
   double weight = 0;  // its part of the whole batch
   bool empty() const { return count == 0; }

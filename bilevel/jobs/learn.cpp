@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/solve_run.h"
 #include "bilevel/jobs/unread.h"
 #include "bilevel/meta/learn_checkpoint.h"
 #include "bilevel/meta/model_file.h"
@@ -140,7 +141,7 @@ meta::LearnSummary learn_in(RunContext& context, const LearnJobOptions& o, const
                                : fmt::format("validation {:.1f} %", record.valid.accuracy);
     context.line(learning_line(record, o.learn.iterations, regression));
   };
-  return meta::learn(learner, *data.source, o.learn, std::move(state), hooks);
+  return meta::learn(learner, *data.source, o.learn, std::move(state), hooks, context.group().get());
 }
 
 // ---- its result ----
@@ -213,6 +214,7 @@ LearnJobResult run_learn(LearnJobOptions o, RunContext& context) {
   const meta::TaskSource& source = *data.source;
   const meta::Learner learner(
       o.learner, meta::make_network(o.network, source.input_shape(), source.outputs()), o.data.tensors);
+  context.agree("data", learn_identity(o, learner, data));
   context.open("learn", o.learn.seed, OptionsView(o));
   LearnJobResult result{.options = o, .data = data.summary, .regression = source.regression()};
   result.outer_variables = learner.outer_layout().size();
@@ -239,6 +241,7 @@ LearnJobResult run_learn(LearnJobOptions o, RunContext& context) {
       }
     }
     result.json = learn_json(result);
+    add_communication(context, result.json);
     result.end = end_of_learning(result.summary);
     if (context.has_folder() && result.end.status != RunStatus::failed) {
       write_files(result.end, [&] {

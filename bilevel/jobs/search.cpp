@@ -11,6 +11,7 @@
 
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/batch_norm_choice.h"
 #include "bilevel/jobs/image_choice.h"
 #include "bilevel/jobs/search_setup.h"
 #include "bilevel/nas/network.h"
@@ -62,6 +63,7 @@ nas::SearchState resumed_search(const SearchSetup& setup, const Checkpoint& chec
       fmt::format("the run was made on other images, or another split, than are there now ({} training, {} "
                   "validation): give the data it began with",
                   setup.problem->inner_samples(), setup.problem->outer_samples()));
+  warn_of_other_norms(setup.ranks, checkpoint, context);
   return nas::search_state(checkpoint, setup.space, setup.tensors.device());
 }
 
@@ -320,6 +322,7 @@ SearchJobResult run_on(const ImageData* images, SearchJobOptions o, RunContext& 
     train_baselines(setup, result, context);
     result.json = search_json(result, images == nullptr ? o.data.data : "", automatic_choice(context));
     result.json["held_out"] = setup.held_out;
+    add_communication(setup.ranks, result.json);
     result.end = end_of_search(result.summary, o.search.method);
     if (context.has_folder() && result.end.status == RunStatus::finished) {
       write_files(result.end, [&] { write_genotype(context, result.summary, result.files); });

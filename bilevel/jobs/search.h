@@ -46,6 +46,7 @@ struct SearchJobOptions {
   std::string benchmark = {};    // a table's file
   int64_t baselines = 0;         // random cells to train beside the one that was found, and the all-3x3 cell
   bool profile = false;          // tell where the time went
+  std::string batch_norm = {};   // global or rank; empty = global on CPUs
   AutomaticOptions automatic = {};
   ComputeOptions compute = {};
   Given given = {};

@@ -10,6 +10,7 @@
 
 #include "bilevel/algorithms/option_fields.h"
 #include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/batch_norm_choice.h"
 #include "bilevel/jobs/image_choice.h"
 #include "bilevel/jobs/search.h"
 #include "bilevel/jobs/search_setup.h"
@@ -309,6 +310,7 @@ const Fields<SearchJobOptions>& SearchJobOptions::fields() {
     add_measure_fields(f);
     f.include(
         [](SearchJob & o) -> auto& { return o.compute; }, ComputeOptions::fields());
+    add_batch_norm_field(f);
     return f;
   }();
   return table;

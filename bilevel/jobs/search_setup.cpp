@@ -12,6 +12,7 @@
 
 #include "bilevel/data/image_sets.h"
 #include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/batch_norm_choice.h"
 #include "bilevel/jobs/data_digest.h"
 #include "bilevel/jobs/image_choice.h"
 #include "bilevel/nas/search_images.h"
@@ -174,6 +175,12 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
   if (automatic) o.search.method = "idarts";  // whose defaults the diagnosis is made with
   complete_search(o, setup.space, !automatic_choice(context).is_null());
   setup.tensors = apply(o.compute, context);
+  setup.ranks = batch_ranks(o.batch_norm, setup.tensors, context);
+  if (automatic && context.group()) {
+    throw OptionError(
+        fmt::format("{} with {} ranks: let one process choose, by {}, and give the ranks what it chose",
+                    named("method", "auto"), context.group()->size(), named("epochs", "0")));
+  }
   if (!o.benchmark.empty()) setup.benchmark = load_table(o.benchmark, setup.space);
   if (o.network.cells == 0) o.network.cells = nas::default_search_cells(setup.space.kind);
   o.split.seed = o.search.seed;
@@ -184,6 +191,7 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
   const SearchSplit split = make_search_split(data.train_labels, data.classes, o.split);
   setup.digest =
       data_digest({data.train_images, data.train_labels, split.train, split.valid}, {data.classes});
+  context.agree("data", {{"digest", setup.digest}});
   const auto part = [&](const Tensor& positions) {
     return DeviceImages(data.train_images.index_select(0, positions),
                         data.train_labels.index_select(0, positions), data.mean, data.std, setup.tensors);
@@ -193,6 +201,7 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
   std::string scaled = are_own ? scale_to_images(o, split.train.numel()) : "";
   if (o.search.method == "random") {
     setup.random = plan_random_search(setup.space, o, data, part(split.train), part(split.valid));
+    setup.random->ranks = setup.ranks;
   }
   if (o.baselines > 0) {
     setup.baselines_on_test = data.test_labels.defined() && data.test_labels.numel() > 0;
@@ -203,10 +212,12 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
         setup.space, o, data,
         part(setup.baselines_on_test ? at::cat({split.train, split.valid}) : split.train), judged);
     setup.baselines->samples = o.baselines;
+    setup.baselines->ranks = setup.ranks;
   }
   o.network.partial = o.search.guard.partial();
   setup.problem.emplace(nas::make_supernet_problem(
       setup.space, o.network, nas::search_images(data, split, o.augment, setup.tensors), setup.tensors));
+  setup.problem->divide(setup.ranks);
   setup.space = setup.problem->supernet().space();  // with what its guard adds to alpha
   if (automatic) {
     choose_search_method(o, setup, context);

@@ -24,6 +24,7 @@ struct SearchSetup {
   at::TensorOptions tensors = {};
   std::string digest = {};  // of the images
   Json held_out = {};       // which of them no search sees
+  nas::BatchRanks ranks = {};
 };
 
 // The space's and the method's defaults in place of what was not given. `chosen`: a diagnosis chose the

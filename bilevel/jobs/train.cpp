@@ -13,6 +13,7 @@
 #include "bilevel/data/splits.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
+#include "bilevel/jobs/batch_norm_choice.h"
 #include "bilevel/jobs/data_digest.h"
 #include "bilevel/jobs/image_choice.h"
 #include "bilevel/jobs/saved_model.h"
@@ -85,6 +86,7 @@ void complete_training(TrainJobOptions& o) {
 struct TrainSetup {
   ImageData data = {};
   std::string digest = {};
+  nas::BatchRanks ranks = {};
   std::unique_ptr<nas::Network> network = {};
   std::unique_ptr<nas::Training> training = {};
 };
@@ -101,9 +103,9 @@ void take_part(ImageData& data, int64_t size, uint64_t seed) {
   data.train_labels = data.train_labels.index_select(0, part);
 }
 
-TrainSetup set_up_training(const TrainJobOptions& o, const at::TensorOptions& tensors,
-                           const RunContext& context) {
+TrainSetup set_up_training(TrainJobOptions& o, const at::TensorOptions& tensors, const RunContext& context) {
   TrainSetup setup;
+  setup.ranks = batch_ranks(o.batch_norm, tensors, context);
   const nas::SearchSpace space = nas::make_space(o.space);
   setup.data = load_image_data(o.data);
   for (const std::string& note : setup.data.notes) context.line(note);
@@ -111,6 +113,7 @@ TrainSetup set_up_training(const TrainJobOptions& o, const at::TensorOptions& te
   const ImageData& data = setup.data;
   setup.digest =
       data_digest({data.train_images, data.train_labels, data.test_images, data.test_labels}, {data.classes});
+  context.agree("data", {{"digest", setup.digest}});
   nas::NetworkOptions network{.channels = o.channels, .cells = o.cells};
   network.input_channels = data.train_images.size(1);
   network.height = data.train_images.size(2);
@@ -121,7 +124,7 @@ TrainSetup set_up_training(const TrainJobOptions& o, const at::TensorOptions& te
   setup.network = std::make_unique<nas::Network>(space, nas::parse_genotype(space, o.genotype), network);
   setup.training = std::make_unique<nas::Training>(
       *setup.network, DeviceImages(data.train_images, data.train_labels, data.mean, data.std, tensors),
-      DeviceImages(data.test_images, data.test_labels, data.mean, data.std, tensors), o.train);
+      DeviceImages(data.test_images, data.test_labels, data.mean, data.std, tensors), o.train, setup.ranks);
   return setup;
 }
 
@@ -131,6 +134,7 @@ nas::TrainState resumed_training(const TrainSetup& setup, const Checkpoint& chec
                    fmt::format("the images or their labels are not those that it began with; give back the "
                                "same files, or start a new run with {}",
                                named("out")));
+  warn_of_other_norms(setup.ranks, checkpoint, context);
   return nas::take_training(checkpoint, *setup.training);
 }
 
@@ -224,6 +228,7 @@ TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
     result.seconds = result.state.seconds;
     for (const nas::TrainEpoch& record : result.state.history) result.seconds += record.seconds;
     result.json = train_json(result, o.space, setup.data);
+    add_communication(setup.ranks, result.json);
     context.end(result.end.status, "", result.json);
   });
   return result;

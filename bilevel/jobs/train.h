@@ -27,6 +27,7 @@ struct TrainJobOptions {
   int64_t train_size = 0;  // 0 = all
   // What was neither given nor has another value than it begins with here is as in the space's recipe.
   nas::TrainOptions train = {};
+  std::string batch_norm = {};  // global or rank; empty = global on CPUs
   ComputeOptions compute = {};
   Given given = {};
   static const Fields<TrainJobOptions>& fields();

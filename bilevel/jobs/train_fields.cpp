@@ -1,5 +1,6 @@
 // The field table of `train`.
 
+#include "bilevel/jobs/batch_norm_choice.h"
 #include "bilevel/jobs/image_choice.h"
 #include "bilevel/jobs/train.h"
 
@@ -125,6 +126,7 @@ const Fields<TrainJobOptions>& TrainJobOptions::fields() {
     add_recipe_fields(f);
     f.include(
         [](TrainJob & o) -> auto& { return o.compute; }, ComputeOptions::fields());
+    add_batch_norm_field(f);
     return f;
   }();
   return table;

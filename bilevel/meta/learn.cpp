@@ -13,7 +13,9 @@
 #include "bilevel/core/errors.h"
 #include "bilevel/core/finite.h"
 #include "bilevel/core/require.h"
+#include "bilevel/distributed/process_group.h"
 #include "bilevel/meta/task_loss.h"
+#include "bilevel/meta/task_ranks.h"
 
 namespace bilevel::meta {
 namespace {
@@ -42,15 +44,18 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }
 
 void step(const Learner& learner, const TaskSource& source, const LearnOptions& options,
-          const OuterOptimizer& outer, LearnState& state) {
+          const OuterOptimizer& outer, ProcessGroup* group, LearnState& state) {
   AlgorithmState& a = state.algorithm;
-  const TaskBatch tasks = source.tasks(Part::train, a.iteration * options.meta_batch, options.meta_batch);
+  const int64_t first = a.iteration * options.meta_batch;
   const auto begin = std::chrono::steady_clock::now();
   Hypergradient estimate;
   Tensor next;
   OuterState next_outer = a.outer;
   try {
-    estimate = learner.hypergradient(a.x, tasks, a.iteration);
+    estimate =
+        group != nullptr
+            ? dealt_hypergradient(learner, source, a.x, first, options.meta_batch, a.iteration, *group)
+            : learner.hypergradient(a.x, source.tasks(Part::train, first, options.meta_batch), a.iteration);
     next = outer.step(a.x, estimate.value, next_outer);
   } catch (const NotFiniteError& error) {
     throw NotFiniteError(fmt::format("iteration {}: {}", a.iteration + 1, error.what()));
@@ -96,13 +101,13 @@ bool is_better(const TaskScore& a, const TaskScore& b, bool regression) {
 }
 
 void record(const Learner& learner, const TaskSource& source, const LearnOptions& options,
-            LearnState& state) {
+            ProcessGroup* group, LearnState& state) {
   LearnRecord r;
   r.iteration = state.algorithm.iteration;
   r.outer_loss = state.loss_count > 0 ? state.loss_sum / static_cast<double>(state.loss_count) : not_a_number;
   r.direction_norm = state.loss_count > 0 ? state.direction_norm : not_a_number;
   r.valid = score_tasks(learner, source, state.algorithm.x, Part::valid, options.valid_tasks,
-                        options.tasks_at_once, r.iteration);
+                        options.tasks_at_once, r.iteration, {}, group);
   r.counts = state.counts;
   r.seconds = state.seconds;
   state.history.push_back(r);
@@ -139,23 +144,33 @@ std::string_view name_of(LearnEnd end) {
 
 TaskScore score_tasks(const Learner& learner, const TaskSource& source, const Tensor& x, Part part,
                       int64_t count, int64_t at_once, int64_t iteration,
-                      const std::function<void(int64_t)>& progress) {
+                      const std::function<void(int64_t)>& progress, ProcessGroup* group) {
   std::vector<Tensor> accuracies, losses;
   for (int64_t first = 0; first < count; first += at_once) {
-    const TaskBatch tasks = source.tasks(part, first, std::min(at_once, count - first));
+    const int64_t here = std::min(at_once, count - first);
+    if (group != nullptr && first / at_once % group->size() != group->rank()) {
+      losses.push_back(at::zeros({here}, at::kDouble));
+      accuracies.push_back(losses.back());
+      continue;
+    }
+    const TaskBatch tasks = source.tasks(part, first, here);
     const Tensor outputs = learner.outputs(x, tasks, iteration);
     const Tensor targets = tasks.valid_targets.to(outputs.device());
     losses.push_back(task_losses(outputs, targets).to(at::kCPU, at::kDouble));
     if (!source.regression()) accuracies.push_back(task_accuracies(outputs, targets));
     if (progress) progress(first + tasks.tasks());
   }
+  const auto all_of = [&](const std::vector<Tensor>& parts) {
+    const Tensor mine = at::cat(parts);
+    return group != nullptr ? put_together(mine, x.device(), *group) : mine;
+  };
   TaskScore score;
   score.tasks = count;
-  std::tie(score.loss, score.loss_interval) = mean_and_interval(at::cat(losses));
+  std::tie(score.loss, score.loss_interval) = mean_and_interval(all_of(losses));
   if (source.regression()) {
     score.accuracy = score.accuracy_interval = not_a_number;
   } else {
-    std::tie(score.accuracy, score.accuracy_interval) = mean_and_interval(at::cat(accuracies));
+    std::tie(score.accuracy, score.accuracy_interval) = mean_and_interval(all_of(accuracies));
   }
   return score;
 }
@@ -169,12 +184,12 @@ LearnState begin_learning(const Learner& learner, const LearnOptions& options) {
 }
 
 LearnSummary learn(const Learner& learner, const TaskSource& source, const LearnOptions& options,
-                   LearnState state, const LearnHooks& hooks) {
+                   LearnState state, const LearnHooks& hooks, ProcessGroup* group) {
   options.validate();
   const OuterOptimizer outer = make_outer_optimizer(options.outer);
   Resumable<LearnHooks> loop(hooks);
   const auto look = [&] {
-    record(learner, source, options, state);
+    record(learner, source, options, group, state);
     if (hooks.record) hooks.record(state.history.back());
     loop.save(state);
   };
@@ -187,7 +202,7 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
   // A checkpoint of an earlier version, which kept the last x alone.
   if (!state.best_x.defined()) keep_as_best(state.history.back().valid, state);
   while (state.algorithm.iteration < options.iterations) {
-    step(learner, source, options, outer, state);
+    step(learner, source, options, outer, group, state);
     if (hooks.step) hooks.step(state);
     if (loop.save_due()) loop.save(state);
     summary.reason = why_learning_failed(learner, state, state.algorithm.iteration == options.iterations);
@@ -205,7 +220,7 @@ LearnSummary learn(const Learner& learner, const TaskSource& source, const Learn
     }
   }
   summary.test = score_tasks(learner, source, state.best_x, Part::test, options.test_tasks,
-                             options.tasks_at_once, state.best_iteration, hooks.test);
+                             options.tasks_at_once, state.best_iteration, hooks.test, group);
   summary.end = LearnEnd::iterations_done;
   summary.state = std::move(state);
   return summary;

@@ -18,6 +18,10 @@
 #include "bilevel/meta/learner.h"
 #include "bilevel/meta/tasks.h"
 
+namespace bilevel {
+class ProcessGroup;
+}
+
 namespace bilevel::meta {
 
 struct LearnOptions {
@@ -86,12 +90,13 @@ struct LearnSummary {
 
 LearnState begin_learning(const Learner& learner, const LearnOptions& options);
 // Throws NotFiniteError where x or a task's w leaves the finite numbers; what was saved last is good.
+// With a group its ranks deal the tasks out among them, and all end with the same bits.
 LearnSummary learn(const Learner& learner, const TaskSource& source, const LearnOptions& options,
-                   LearnState state, const LearnHooks& hooks = {});
+                   LearnState state, const LearnHooks& hooks = {}, ProcessGroup* group = nullptr);
 
 // Tasks 0 .. count-1 of the part.
 TaskScore score_tasks(const Learner& learner, const TaskSource& source, const Tensor& x, Part part,
                       int64_t count, int64_t at_once, int64_t iteration,
-                      const std::function<void(int64_t done)>& progress = {});
+                      const std::function<void(int64_t done)>& progress = {}, ProcessGroup* group = nullptr);
 
 }  // namespace bilevel::meta

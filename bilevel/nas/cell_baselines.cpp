@@ -59,7 +59,7 @@ std::vector<TrainedCell> train_cell_baselines(const RandomSearch& plan, const Ge
     const Network network(plan.space, cell.genotype, plan.network);
     TrainOptions options = plan.training;
     options.seed = plan.seed;  // the same batches and first weights as far as cells have them in common
-    const Training training(network, plan.train, plan.valid, options);
+    const Training training(network, plan.train, plan.valid, options, plan.ranks);
     TrainState state = training.start();
     TrainHooks of_training;
     of_training.interrupted = hooks.interrupted;

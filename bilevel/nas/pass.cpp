@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -118,7 +119,7 @@ Feature Pass::normalize(const Feature& x, bool affine, const Tensor& scale) {
     plan_->statistics.add(fmt::format("{}/{}.variance", part_, named_++), {x.channels});
     return y;
   }
-  if (merged() && options_.norm == Norm::batch && can_normalize_batch(x.value)) {
+  if (merged() && options_.norm == Norm::batch && !options_.norms && can_normalize_batch(x.value)) {
     y.value = normalize_batch(x.value, gain, shift, norm_epsilon);
     return y;
   }
@@ -127,9 +128,31 @@ Feature Pass::normalize(const Feature& x, bool affine, const Tensor& scale) {
     mean = statistics_.at(next_statistic_++);
     variance = statistics_.at(next_statistic_++);
   }
+  if (options_.norms && options_.norm != Norm::remembered) {
+    BatchMoments seen;
+    y.value = over_ranks(x.value, gain, shift, &seen);
+    if (options_.norm == Norm::remember) {
+      mean.mul_(1 - norm_momentum).add_(seen.mean, norm_momentum);
+      const double unbiased = seen.count / std::max(1.0, seen.count - 1);
+      variance.mul_(1 - norm_momentum).add_(seen.variance, norm_momentum * unbiased);
+    }
+    return y;
+  }
   y.value = at::batch_norm(x.value, gain, shift, mean, variance, options_.norm != Norm::remembered,
                            norm_momentum, norm_epsilon, /*cudnn_enabled=*/true);
   return y;
+}
+
+Tensor Pass::over_ranks(const Tensor& x, const Tensor& scale, const Tensor& shift, BatchMoments* seen) const {
+  return merged() && can_normalize_batch(x)
+             ? normalize_batch(x, scale, shift, norm_epsilon, options_.norms, seen)
+             : normalize_batch_by_operations(x, scale, shift, norm_epsilon, options_.norms, seen);
+}
+
+Tensor Pass::normalize_values(const Tensor& x, const Tensor& scale, const Tensor& shift) const {
+  if (options_.norms) return over_ranks(x, scale, shift, nullptr);
+  return at::batch_norm(x, scale, shift, {}, {}, /*training=*/true, norm_momentum, norm_epsilon,
+                        /*cudnn_enabled=*/true);
 }
 
 Feature Pass::linear(const Feature& x, int64_t outputs) {
@@ -144,8 +167,10 @@ Feature Pass::linear(const Feature& x, int64_t outputs) {
 Feature Pass::drop_path(const Feature& x) {
   if (!computes() || options_.drop_path <= 0 || options_.norm == Norm::remembered) return x;
   const double keep = 1 - options_.drop_path;
-  const Tensor kept =
-      random_.uniform({x.value.size(0), 1, 1, 1}, x.value.options().device(at::kCPU)).lt(keep);
+  const int64_t here = x.value.size(0), all = options_.all_images > 0 ? options_.all_images : here;
+  const Tensor kept = random_.uniform({all, 1, 1, 1}, x.value.options().device(at::kCPU))
+                          .lt(keep)
+                          .narrow(0, options_.first_image, here);
   return scale(x, kept.to(x.value.options()).div_(keep));
 }
 

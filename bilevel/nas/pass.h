@@ -4,6 +4,7 @@
 // it computes. So counts, starting points and values cannot disagree.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,9 @@
 #include "bilevel/core/tensor.h"
 
 namespace bilevel::nas {
+
+struct BatchMoments;
+class NormSums;
 
 // What flows through a network: images x channels x height x width.
 struct Feature {
@@ -50,6 +54,10 @@ struct PassOptions {
   bool merged = true;      // parallel copies as one operation (operations.h); false is the plain reference
   double drop_path = 0;    // probability that an edge is dropped, per image
   uint64_t seed = 0;       // of drop path
+  // Where ranks divide a batch: over whose images norms take their statistics (null = these alone), and which
+  // of the batch's images these are (all = 0: all of them).
+  std::shared_ptr<NormSums> norms = {};
+  int64_t first_image = 0, all_images = 0;
 };
 
 class Pass {
@@ -67,6 +75,8 @@ class Pass {
   // `affine`: a learned scale and shift. `scale`: channels' weights given from outside instead; undefined =
   // one.
   Feature normalize(const Feature& x, bool affine, const Tensor& scale = {});
+  // A norm by the batch's statistics alone, with weights that the caller holds.
+  Tensor normalize_values(const Tensor& x, const Tensor& scale, const Tensor& shift) const;
   Feature linear(const Feature& x, int64_t outputs);  // of 1 x 1 features, with bias
   Feature drop_path(const Feature& x);  // per image, scaled to keep the mean; nothing in testing
 
@@ -75,6 +85,8 @@ class Pass {
   void add_multiply_adds(int64_t count);
 
  private:
+  Tensor over_ranks(const Tensor& x, const Tensor& scale, const Tensor& shift, BatchMoments* seen) const;
+
   NetworkPlan* plan_ = nullptr;
   PassOptions options_;
   std::vector<Tensor> weights_, statistics_;

@@ -86,7 +86,7 @@ SearchSummary random_search(const RandomSearch& search, const Benchmark* benchma
     const Network network(search.space, genotype, search.network);
     TrainOptions options = search.training;
     options.seed = mix_seeds(search.seed, static_cast<uint64_t>(i));
-    const Training training(network, search.train, search.valid, options);
+    const Training training(network, search.train, search.valid, options, search.ranks);
     TrainState trained = training.start();
     TrainHooks of_training;
     of_training.interrupted = hooks.interrupted;

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "bilevel/data/augment.h"
+#include "bilevel/nas/batch_ranks.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/search.h"
 #include "bilevel/nas/train_options.h"
@@ -19,6 +20,7 @@ struct RandomSearch {
   TrainOptions training;  // its epochs for each cell
   int64_t samples = 10;
   uint64_t seed = 0;
+  BatchRanks ranks = {};  // that train every cell together
 };
 
 // The one of `samples` random cells whose loss is least; cells without a finite loss do not take part.

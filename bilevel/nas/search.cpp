@@ -24,6 +24,7 @@
 #include "bilevel/nas/collapse.h"
 #include "bilevel/nas/perturbation.h"
 #include "bilevel/nas/random_search.h"
+#include "bilevel/nas/ranked_supernet.h"
 #include "bilevel/nas/tape/taped_supernet.h"
 #include "bilevel/run/not_finite.h"
 
@@ -124,7 +125,13 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
   options_.inner.schedule.final_fraction = options_.final_rate / options_.inner.rate;
   options_.outer.schedule.total_steps =
       std::max<int64_t>(1, std::max<int64_t>(0, options_.epochs - options_.warmup_epochs) * steps_per_epoch_);
-  if (problem.initial_outer(0).is_cuda() && can_capture()) {
+  if (const auto& group = problem.ranks().group; group != nullptr) {
+    if (options_.batch < group->size()) {
+      throw OptionError(fmt::format("{}: {} ranks need an image each; give a larger batch or fewer ranks",
+                                    named("batch", fmt::to_string(options_.batch)), group->size()));
+    }
+    engine_ = std::make_unique<RankedSupernet>(supernet_);
+  } else if (problem.initial_outer(0).is_cuda() && can_capture()) {
     engine_ = capture_supernet(supernet_, options_.batch);
   } else if (options_.tape) {
     engine_ = tape_supernet(supernet_);
@@ -238,7 +245,9 @@ std::string Search::failed_solves(const SearchState& state, bool at_end) const {
 double Search::dominant_eigenvalue(const SearchState& state, Streams& streams) const {
   if (options_.eigenvalue_products == 0 || !find_search_method(options_.method).moves_alpha) return nothing;
   const RoleSwap swapped(supernet_);
-  Oracle oracle(swapped);
+  std::optional<DistributedProblem> of_ranks;
+  if (supernet_.ranks().group) of_ranks.emplace(swapped, supernet_.ranks().group, Division::by_problem);
+  Oracle oracle(of_ranks ? static_cast<const Problem&>(*of_ranks) : swapped);
   const Tensor& x = state.algorithm.x;
   const auto at_point = oracle.linearize(x, state.algorithm.inner.w, streams.outer("eigenvalue"));
   SpectrumOptions lanczos;
@@ -325,8 +334,11 @@ SearchSummary Search::run(SearchState state, const SearchHooks& hooks) {
         throw NotFiniteRun(fmt::format(
             "{}: epoch {}, step {} of {}: {} {} Options: a lower {} or {}, or clipping ({})", options_.method,
             state.epoch + 1, state.step + 1, steps_per_epoch_, marked_message(error),
-            curvature_on_batch(*problem_, state.algorithm, streams.inner("curvature")), named("inner_rate"),
-            named("alpha_rate"), named("inner_clip")));
+            // Other ranks may be at another place: nothing can be computed with them any more.
+            supernet_.ranks().group
+                ? ""
+                : curvature_on_batch(*problem_, state.algorithm, streams.inner("curvature")),
+            named("inner_rate"), named("alpha_rate"), named("inner_clip")));
       }
       ++state.step;
       state.seconds += clock.lap();

@@ -100,7 +100,7 @@ using MakeSearchRule =
 class Search {
  public:
   // `benchmark` may be null; both must outlive the search. Throws std::invalid_argument where options do not
-  // fit.
+  // fit. A problem that was divided among ranks is searched by all of them together, who get the same bits.
   Search(SupernetProblem& problem, const SearchOptions& options, const Benchmark* benchmark,
          MakeSearchRule own_rule = {});
 
@@ -122,9 +122,10 @@ class Search {
   Genotype best_of_samples(const SearchState& state, const SearchHooks& hooks) const;
 
   SupernetProblem& supernet_;
-  std::unique_ptr<SupernetEngine> engine_;  // the supernet's derivatives: graphs on a GPU, its tape on a CPU
-  std::unique_ptr<Guard> guard_;            // around that; null = none
-  std::unique_ptr<Problem> problem_;        // with weight decay
+  // The supernet's derivatives: graphs on a GPU, its tape on a CPU, sums over ranks; null = its own.
+  std::unique_ptr<SupernetEngine> engine_;
+  std::unique_ptr<Guard> guard_;      // around that; null = none
+  std::unique_ptr<Problem> problem_;  // with weight decay
   SearchOptions options_;
   const Benchmark* benchmark_;
   MakeSearchRule own_rule_;  // empty = the method's

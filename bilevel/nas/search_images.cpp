@@ -17,6 +17,10 @@ ImageSource source_of(const Tensor& images, const Tensor& labels, const Tensor& 
   source.prepare = [held, augment](const Batch& batch) -> LabelledImages {
     return {held->batch(batch.index, augment, batch.seed), held->batch_labels(batch.index)};
   };
+  source.part = [held, augment](const Batch& batch, int64_t begin, int64_t count) -> LabelledImages {
+    const Tensor here = held->positions(batch.index).narrow(0, begin, count);
+    return {held->part(batch.index, begin, count, augment, batch.seed), held->batch_labels(here)};
+  };
   source.plain = [held](const Batch& batch) -> LabelledImages {
     return {held->plain(batch.index), held->batch_labels(batch.index)};
   };

@@ -71,9 +71,11 @@ Feature Supernet::walk(Pass& pass, const Feature& images, const Tensor& mixture)
   throw std::logic_error("Supernet: a space of unknown kind");
 }
 
-Tensor Supernet::logits(const Tensor& w, const Tensor& mixture, const Tensor& images) const {
+Tensor Supernet::logits(const Tensor& w, const Tensor& mixture, const Tensor& images,
+                        const std::shared_ptr<NormSums>& norms) const {
   PassOptions pass_options;
   pass_options.merged = options_.merged;
+  pass_options.norms = norms;
   Pass pass(plan_, w, pass_options);
   return walk(pass, {images, options_.input_channels, options_.height, options_.width}, mixture).value;
 }

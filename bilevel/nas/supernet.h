@@ -3,6 +3,7 @@
 // alpha, or a choice of one operation). A pure function of flat vectors; norms use the batch's statistics.
 
 #include <cstdint>
+#include <memory>
 #include <set>
 
 #include "bilevel/core/tensor.h"
@@ -34,8 +35,10 @@ class Supernet {
   Supernet(SearchSpace space, const SupernetOptions& options);
 
   // `mixture`: the weights of all choices, flat in alpha's order. Images x classes, differentiable in w and
-  // mixture.
-  Tensor logits(const Tensor& w, const Tensor& mixture, const Tensor& images) const;
+  // mixture. `norms`: where the images are one rank's part of a batch, over whose images norms take their
+  // statistics.
+  Tensor logits(const Tensor& w, const Tensor& mixture, const Tensor& images,
+                const std::shared_ptr<NormSums>& norms = nullptr) const;
 
   const SearchSpace& space() const { return space_; }
   const SupernetOptions& options() const { return options_; }

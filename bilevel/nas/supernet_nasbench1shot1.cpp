@@ -42,9 +42,8 @@ std::vector<Feature> projections(Pass& pass, const Feature& input, int64_t chann
   for (const int64_t size : sizes) projected.push_back({{}, size, input.height, input.width});
   if (!pass.computes()) return projected;
   const auto project = [&](int64_t begin, int64_t size) {
-    return at::relu(at::batch_norm(at::conv2d(input.value, w.narrow(0, begin, size)),
-                                   gain.narrow(0, begin, size), shift.narrow(0, begin, size), {}, {}, true,
-                                   0.1, 1e-5, true));
+    return at::relu(pass.normalize_values(at::conv2d(input.value, w.narrow(0, begin, size)),
+                                          gain.narrow(0, begin, size), shift.narrow(0, begin, size)));
   };
   if (pass.merged()) {
     const std::vector<Tensor> parts = project(0, all).split_with_sizes(sizes, 1);

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "bilevel/core/random.h"
+#include "bilevel/distributed/process_group.h"
+#include "bilevel/distributed/rank_slice.h"
 #include "bilevel/nas/genotype.h"
 
 namespace bilevel::nas {
@@ -155,28 +157,53 @@ Tensor SupernetProblem::loss(const Tensor& w, const Tensor& mixture, const Label
   return at::cross_entropy_loss(supernet_.logits(w, mixture, batch.images), batch.labels);
 }
 
+void SupernetProblem::divide(BatchRanks ranks) { ranks_ = std::move(ranks); }
+
+SupernetProblem::OwnImages SupernetProblem::own_images(const ImageSource& source, const Batch& batch) const {
+  if (!ranks_.group) return {source.prepare(batch)};
+  const RankSlice slice = slice_of(batch, source.samples, ranks_.group->rank(), ranks_.group->size());
+  if (batch.size(source.samples) < ranks_.group->size()) {
+    throw std::invalid_argument(fmt::format("a batch of {} images cannot be divided among {} ranks",
+                                            batch.size(source.samples), ranks_.group->size()));
+  }
+  return {source.part ? source.part(batch, slice.begin, slice.count) : source.prepare(slice.batch),
+          slice.weight};
+}
+
+Tensor SupernetProblem::own_logits(const Tensor& w, const Tensor& mixture, const OwnImages& own) const {
+  return supernet_.logits(w, mixture, own.images.images, ranks_.norms);
+}
+
+Tensor SupernetProblem::own_loss(const Tensor& w, const Tensor& mixture, const OwnImages& own) const {
+  const Tensor mean = at::cross_entropy_loss(own_logits(w, mixture, own), own.images.labels);
+  return ranks_.group ? mean * own.weight : mean;
+}
+
 Tensor SupernetProblem::inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
-  return loss(w, mixture(x, batch.seed), train_.prepare(batch));
+  return own_loss(w, mixture(x, batch.seed), own_images(train_, batch));
 }
 
 Tensor SupernetProblem::outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
-  return loss(w, mixture(x, batch.seed), valid_.prepare(batch));
+  return own_loss(w, mixture(x, batch.seed), own_images(valid_, batch));
 }
 
 Tensor SupernetProblem::inner_gradient_at(const Tensor& w, const Tensor& mixture, const Batch& batch) const {
   const FunctionProblem::Loss at_mixture = [this](const Tensor& weights, const Tensor& m, const Batch& b) {
-    return loss(weights, m, train_.prepare(b));
+    return own_loss(weights, m, own_images(train_, b));
   };
   return FunctionProblem(at_mixture, at_mixture, w, mixture).inner_gradient(w, mixture, batch);
 }
 
 std::optional<InnerParts> SupernetProblem::inner_parts(const Tensor& w, const Tensor& x,
                                                        const Batch& batch) const {
-  const LabelledImages prepared = train_.prepare(batch);
+  const OwnImages own = own_images(train_, batch);
   InnerParts parts;
-  parts.outputs = supernet_.logits(w, mixture(x, batch.seed), prepared.images);
-  const Tensor labels = prepared.labels;
-  parts.loss = [labels](const Tensor& logits) { return at::cross_entropy_loss(logits, labels); };
+  parts.outputs = own_logits(w, mixture(x, batch.seed), own);
+  parts.loss = [labels = own.images.labels, weight = own.weight,
+                divided = ranks_.group != nullptr](const Tensor& logits) {
+    const Tensor mean = at::cross_entropy_loss(logits, labels);
+    return divided ? mean * weight : mean;
+  };
   return parts;
 }
 
@@ -194,13 +221,21 @@ SupernetProblem::Score SupernetProblem::score(const Tensor& w, const Tensor& mix
   const at::AutoGradMode no_gradient(false);
   const int64_t all = largest > 0 ? std::min(largest, source.samples) : source.samples;
   Tensor loss_sum = at::zeros({}, tensors_), right = at::zeros({}, tensors_.dtype(at::kLong));
-  for (int64_t begin = 0; begin < all; begin += batch) {
+  const int64_t first = ranks_.group ? ranks_.group->rank() : 0,
+                ranks = ranks_.group ? ranks_.group->size() : 1;
+  for (int64_t begin = first * batch; begin < all; begin += ranks * batch) {
     Batch part;
     part.index = at::arange(begin, std::min(begin + batch, all), at::kLong);
     const LabelledImages images = source.plain(part);
     const Tensor logits = supernet_.logits(w, mixture, images.images);
     loss_sum += at::cross_entropy_loss(logits, images.labels, {}, at::Reduction::Sum);
     right += logits.argmax(1).eq(images.labels).sum();
+  }
+  if (ranks_.group) {
+    Tensor sums = at::stack({loss_sum.to(at::kDouble), right.to(at::kDouble)});
+    ranks_.group->sum_(sums);
+    loss_sum = sums[0];
+    right = sums[1].to(at::kLong);
   }
   const double count = static_cast<double>(all);
   return {loss_sum.item<double>() / count, 100 * static_cast<double>(right.item<int64_t>()) / count};

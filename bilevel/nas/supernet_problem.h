@@ -10,6 +10,7 @@
 #include <string>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/nas/batch_ranks.h"
 #include "bilevel/nas/supernet.h"
 #include "bilevel/nas/supernet_engine.h"
 
@@ -22,11 +23,13 @@ struct LabelledImages {
 };
 
 // Where the images come from. `prepare` is a pure function of the batch: it gathers, augments and normalises
-// on the device. `plain` does the same without augmentation, for measuring.
+// on the device. `plain` does the same without augmentation, for measuring. `part` is what `prepare` would
+// have at some of the batch's positions; undefined where images are prepared one by one, whatever the batch.
 struct ImageSource {
   int64_t samples = 0;
   std::function<LabelledImages(const Batch& batch)> prepare;
   std::function<LabelledImages(const Batch& batch)> plain;
+  std::function<LabelledImages(const Batch& batch, int64_t begin, int64_t count)> part = {};
 };
 
 // The weights of the choices at an alpha, and their derivative there: block by block a multiple of
@@ -64,6 +67,11 @@ class SupernetProblem : public SupernetEngine {
 
   Tensor inner_gradient_at(const Tensor& w, const Tensor& mixture, const Batch& batch) const override;
 
+  // From now on losses, outputs and derivatives are this rank's part of a batch's: what the ranks' parts sum
+  // to is the batch's (ranked_supernet.h adds them up). Every batch must have an image for every rank.
+  void divide(BatchRanks ranks);
+  const BatchRanks& ranks() const { return ranks_; }
+
   // The loss by its parts, for whoever holds prepared images (a captured GPU graph).
   Tensor mixture(const Tensor& x, uint64_t seed) const;
   MixturePoint mixture_point(const Tensor& x, uint64_t seed) const;
@@ -84,7 +92,8 @@ class SupernetProblem : public SupernetEngine {
   Tensor shifted(const Tensor& mixture) const;
 
   // Mean loss and accuracy in percent over the whole source, without augmentation, in batches of `batch`;
-  // `largest` images at most, 0 = all. The batch's own statistics serve, as in the search.
+  // `largest` images at most, 0 = all. The batch's own statistics serve, as in the search. Ranks take a batch
+  // each, in turn.
   struct Score {
     double loss = 0, accuracy = 0;
   };
@@ -92,8 +101,18 @@ class SupernetProblem : public SupernetEngine {
               int64_t largest = 0) const;
 
  private:
+  // What this rank takes of a batch, its part of the whole, and the loss of the logits that it has for it.
+  struct OwnImages {
+    LabelledImages images;
+    double weight = 1;
+  };
+  OwnImages own_images(const ImageSource& source, const Batch& batch) const;
+  Tensor own_logits(const Tensor& w, const Tensor& mixture, const OwnImages& own) const;
+  Tensor own_loss(const Tensor& w, const Tensor& mixture, const OwnImages& own) const;
+
   Supernet supernet_;
   ImageSource train_, valid_;
+  BatchRanks ranks_;
   at::TensorOptions tensors_;
   Sampling sampling_ = Sampling::softmax;
   double temperature_ = 1;

@@ -9,9 +9,12 @@
 #include <cmath>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "bilevel/algorithms/resumable.h"
 #include "bilevel/core/errors.h"
+#include "bilevel/distributed/process_group.h"
+#include "bilevel/distributed/rank_slice.h"
 #include "bilevel/run/not_finite.h"
 
 namespace bilevel::nas {
@@ -75,15 +78,21 @@ Tensor gradient(const Tensor& loss, const Tensor& w) { return torch::autograd::g
 
 }  // namespace
 
-Training::Training(const Network& network, DeviceImages train, DeviceImages test, TrainOptions options)
+Training::Training(const Network& network, DeviceImages train, DeviceImages test, TrainOptions options,
+                   BatchRanks ranks)
     : network_(network),
       train_(std::move(train)),
       test_(std::move(test)),
       options_(std::move(options)),
+      ranks_(std::move(ranks)),
       stream_(make_stream(options_, train_.size())),
       optimizer_(make_optimizer(options_)) {
   require_fit(train_, network.options(), "training");
   require_fit(test_, network.options(), "test");
+  if (ranks_.group && options_.batch < ranks_.group->size()) {
+    throw OptionError(fmt::format("{}: {} ranks need an image each; give a larger batch or fewer ranks",
+                                  named("batch", fmt::to_string(options_.batch)), ranks_.group->size()));
+  }
   if (options_.auxiliary > 0 && !network.options().auxiliary) {
     throw OptionError(
         fmt::format("{}: this network has no second head, which only the DARTS space has; leave it out",
@@ -101,9 +110,21 @@ TrainState Training::start() const {
 
 Training::StepValues Training::step(TrainState& state) const {
   const Batch batch = stream_.at(state.inner.step);
-  const Tensor images = laid_out(train_.batch(batch.index, options_.augment, batch.seed));
-  const Tensor labels = train_.batch_labels(batch.index);
   PassOptions pass{.norm = Norm::remember, .statistics = state.statistics.clone()};
+  Tensor images, labels;
+  double weight = 1;
+  if (ranks_.group) {
+    const RankSlice own = slice_of(batch, train_.size(), ranks_.group->rank(), ranks_.group->size());
+    images = laid_out(train_.part(batch.index, own.begin, own.count, options_.augment, batch.seed));
+    labels = train_.batch_labels(own.batch.index);
+    weight = own.weight;
+    pass.norms = ranks_.norms;
+    pass.first_image = own.begin;
+    pass.all_images = batch.size(train_.size());
+  } else {
+    images = laid_out(train_.batch(batch.index, options_.augment, batch.seed));
+    labels = train_.batch_labels(batch.index);
+  }
   pass.drop_path = options_.drop_path_at(state.epoch());
   pass.seed = batch.seed;
 
@@ -117,15 +138,29 @@ Training::StepValues Training::step(TrainState& state) const {
     if (options_.auxiliary > 0) {
       loss = loss + options_.auxiliary * cross_entropy(output.auxiliary, labels, options_.label_smoothing);
     }
+    if (ranks_.group) loss = loss * weight;
     slope = gradient(loss, w);
     values = {loss.detach(), correct_count(output.logits, labels)};
   }
   const at::AutoGradMode no_gradient(false);
+  if (ranks_.group) sum_over_ranks(slope, values, pass.statistics, weight);
   if (options_.weight_decay > 0) slope = at::add(slope, state.inner.w, options_.weight_decay);
   const double rate = options_.rate_at(state.inner.step, steps_per_epoch());
   state.inner = optimizer_->step(state.inner, slope, {.value = rate, .learned = {}});
   state.statistics = pass.statistics;
   return values;
+}
+
+// In one call. Where each rank has norms of its own, what they remember is their mean.
+void Training::sum_over_ranks(Tensor& slope, StepValues& values, Tensor& statistics, double weight) const {
+  values.correct = values.correct.to(slope.scalar_type());
+  std::vector<Tensor*> sums = {&slope, &values.loss, &values.correct};
+  if (!ranks_.norms) {
+    statistics = statistics * weight;
+    sums.push_back(&statistics);
+  }
+  ranks_.group->sum_(sums);
+  values.correct = values.correct.to(at::kLong);
 }
 
 // Adds the steps' values one by one: when they are read must not change a bit of the sum.
@@ -157,13 +192,18 @@ double Training::test_accuracy(const Tensor& w, const Tensor& statistics) const 
   const at::AutoGradMode no_gradient(false);
   const PassOptions pass{.norm = Norm::remembered, .statistics = statistics};
   Tensor correct = at::zeros({}, test_.labels.options()), wrong = correct;  // images; outputs
-  for (int64_t begin = 0; begin < test_.size(); begin += options_.test_batch) {
+  const int64_t first = ranks_.group ? ranks_.group->rank() : 0,
+                ranks = ranks_.group ? ranks_.group->size() : 1;
+  for (int64_t begin = first * options_.test_batch; begin < test_.size();
+       begin += ranks * options_.test_batch) {
     const Tensor index = at::arange(begin, std::min(begin + options_.test_batch, test_.size()), at::kLong);
     const Tensor logits = network_.forward(w, laid_out(test_.plain(index)), pass).logits;
     correct = correct + correct_count(logits, test_.batch_labels(index));
     wrong = wrong + logits.isfinite().logical_not().sum();
   }
-  const Tensor counts = at::stack({correct, wrong}).cpu();  // the device's queue is waited for once
+  Tensor counts = at::stack({correct, wrong});
+  if (ranks_.group) ranks_.group->sum_(counts);
+  counts = counts.cpu();  // the device's queue is waited for once
   if (const auto count = counts[1].item<int64_t>(); count > 0) {
     throw NotFiniteError(fmt::format("{} outputs of the network on the test images are not finite", count));
   }

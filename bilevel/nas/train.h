@@ -13,6 +13,7 @@
 #include "bilevel/core/batch.h"
 #include "bilevel/core/inner.h"
 #include "bilevel/data/augment.h"
+#include "bilevel/nas/batch_ranks.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/train_options.h"
 
@@ -58,7 +59,9 @@ class Training {
  public:
   // Throws std::invalid_argument where the images do not fit the network, or the options neither. The network
   // must outlive this object; the sets lie where the training is to run, in its dtype.
-  Training(const Network& network, DeviceImages train, DeviceImages test, TrainOptions options);
+  // Ranks, where there are some, divide every batch and end with the same bits.
+  Training(const Network& network, DeviceImages train, DeviceImages test, TrainOptions options,
+           BatchRanks ranks = {});
 
   TrainState start() const;
   // From any state to the end, or to where `stop` says true; whether it is the end. Throws NotFiniteError
@@ -77,11 +80,13 @@ class Training {
     Tensor loss, correct;
   };
   StepValues step(TrainState& state) const;
+  void sum_over_ranks(Tensor& slope, StepValues& values, Tensor& statistics, double weight) const;
   void read(TrainState& state, std::vector<StepValues>& pending) const;
 
   const Network& network_;
   DeviceImages train_, test_;
   TrainOptions options_;
+  BatchRanks ranks_;
   BatchStream stream_;
   std::unique_ptr<const InnerOptimizer> optimizer_;
 };

@@ -128,10 +128,10 @@ TEST(House, dependencies_point_one_way) {
       {"problems", {"core", "data"}},
       {"tables", {"core", "data"}},
       // A search is an algorithm on a problem with a state on disk: the one folder that needs them all.
-      {"nas", {"core", "data", "fields", "hypergradients", "algorithms", "problems", "run"}},
+      {"nas", {"core", "data", "distributed", "fields", "hypergradients", "algorithms", "problems", "run"}},
       {"export", {"core", "data", "run"}},
       // So is learning across tasks.
-      {"meta", {"core", "data", "fields", "hypergradients", "algorithms", "problems", "run"}},
+      {"meta", {"core", "data", "distributed", "fields", "hypergradients", "algorithms", "problems", "run"}},
       // A page shows what a run's folder holds: cells are drawn and suspects listed, nothing is computed.
       {"report", {"clean", "core", "data", "fields", "nas", "run"}},
   };

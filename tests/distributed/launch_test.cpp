@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <regex>
 #include <string>
 #include <system_error>
@@ -18,6 +17,7 @@
 #include "bilevel/run/run_folder.h"
 #include "tests/cli/background.h"
 #include "tests/cli/program.h"
+#include "tests/distributed/rank_processes.h"
 #include "tests/distributed/ranks.h"
 #include "tests/support.h"
 
@@ -26,10 +26,6 @@ namespace {
 
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
-
-#define NEEDS_PROGRAM() \
-  BILEVEL_NEEDS_GLOO(); \
-  if (std::getenv("BILEVEL_PROGRAM") == nullptr) GTEST_SKIP() << "built without the program"
 
 const std::string cleaning = "solve --problem hyper-cleaning --iterations 20 --threads 1 ";
 
@@ -118,8 +114,8 @@ TEST(Ranks, commands_that_do_not_divide_their_work_are_refused) {
   EXPECT_THAT(
       output.err,
       HasSubstr("bilevel launch started 2 processes of `bilevel check`, each of which would do the "
-                "whole of it: only solve, clean, tune, interact, compare divide their work; start one "
-                "process"));
+                "whole of it: only solve, clean, tune, interact, search, train, learn, compare divide "
+                "their work; start one process"));
 }
 
 TEST(Ranks, options_of_a_group_are_refused_without_one) {
@@ -179,30 +175,6 @@ TEST(Ranks, different_options_are_named) {
 
 // ---- ranks that fail ----
 
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> found;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream file(entry.path() / "stat");
-    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    const size_t bracket = text.rfind(')');
-    if (bracket == std::string::npos) continue;
-    pid_t above = 0;
-    if (std::sscanf(text.c_str() + bracket + 4, "%d", &above) == 1 && above == parent)
-      found.push_back(std::stoi(name));
-  }
-  return found;
-}
-// The rank of a process, from its environment.
-int rank_of(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/environ");
-  for (std::string word; std::getline(file, word, '\0');) {
-    if (word.starts_with("RANK=")) return std::stoi(word.substr(5));
-  }
-  return -1;
-}
-
 class Faults : public ::testing::TestWithParam<int> {};
 
 TEST_P(Faults, of_one_rank_end_all_and_leave_a_run_that_goes_on) {
@@ -216,10 +188,7 @@ TEST_P(Faults, of_one_rank_end_all_and_leave_a_run_that_goes_on) {
   Background group("launch --processes 3 -- " + line + " --timeout 4", errors);
   ASSERT_TRUE(group.wait_until([&] { return fs::exists(run + "/checkpoint.previous"); }))
       << read_text(errors);
-  pid_t victim = 0;
-  for (const pid_t child : children_of(group.process())) {
-    if (rank_of(child) == 2) victim = child;
-  }
+  const pid_t victim = process_of_rank(group.process(), 2);
   ASSERT_GT(victim, 0);
   const auto begin = std::chrono::steady_clock::now();
   ::kill(victim, number);

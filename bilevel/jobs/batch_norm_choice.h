@@ -1,0 +1,67 @@
+#pragma once
+// Which images batch norm sees where ranks divide a batch: the option of `search` and `train`.
+
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+
+#include <string>
+
+#include "bilevel/fields/fields.h"
+#include "bilevel/fields/option_text.h"
+#include "bilevel/nas/batch_ranks.h"
+#include "bilevel/run/checkpoint.h"
+#include "bilevel/run/json.h"
+#include "bilevel/run/run_context.h"
+
+namespace bilevel {
+
+template <typename Options>
+void add_batch_norm_field(Fields<Options>& f) {
+  f.add(
+       "batch_norm", [](auto& o) -> auto& { return o.batch_norm; },
+       "where several processes divide a batch: global = statistics of the whole batch, as one process has "
+       "them (left out: on CPUs); rank = of each process's own images (left out: on GPUs)")
+      .one_of({"global", "rank"})
+      .by_rule();
+}
+
+// The ranks of the context; fills in what was left out. Throws OptionError for one process that is to have
+// the norms of several.
+inline nas::BatchRanks batch_ranks(std::string& batch_norm, const at::TensorOptions& tensors,
+                                   const RunContext& context) {
+  if (batch_norm.empty()) {
+    batch_norm = context.group() && !tensors.device().is_cpu() ? "rank" : "global";
+  }
+  if (batch_norm == "rank" && !context.group()) {
+    throw OptionError(
+        fmt::format("{}: this process is alone and has the whole batch; start several by `bilevel launch`, "
+                    "mpirun, srun or torchrun, or use global",
+                    named("batch_norm", "rank")));
+  }
+  return nas::divided_among(context.group(), batch_norm == "global");
+}
+
+// Warns where other ranks than those of the checkpoint have other norms.
+inline void warn_of_other_norms(const nas::BatchRanks& ranks, const Checkpoint& checkpoint,
+                                const RunContext& context) {
+  if (!ranks.group || ranks.norms) return;
+  const int then = checkpoint.metadata.value("ranks", 1), now = ranks.group->size();
+  if (then == now) return;
+  context.warning(
+      fmt::format("with {} batch norm sees another part of every batch on {} ranks than on {}: the numbers "
+                  "change by more than rounding",
+                  named("batch_norm", "rank"), now, then));
+}
+
+// What the ranks sent each other, beside a result's counts, and for norms apart.
+inline void add_communication(const nas::BatchRanks& ranks, Json& json) {
+  if (!ranks.group) return;
+  const auto numbers = [](const Communication& c) {
+    return Json{{"calls", c.calls}, {"bytes", c.bytes}, {"seconds", c.seconds}};
+  };
+  json["communication"] = {{"ranks", ranks.group->size()}};
+  json["communication"].update(numbers(nas::without_norms(ranks)));
+  if (ranks.norms) json["communication"]["batch_norm"] = numbers(ranks.norms->sent());
+}
+
+}  // namespace bilevel
