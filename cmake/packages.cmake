@@ -17,8 +17,6 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE ${release})
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY =)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
 
@@ -34,19 +32,23 @@ set(CPACK_DEBIAN_PYTHON_PACKAGE_SECTION python)
 
 set(same_library "libbilevel (= ${PROJECT_VERSION}-${release})")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS libopenblas0-openmp)
+# Who links the library depends on this version, and the loader learns of it by a trigger.
+file(WRITE ${PROJECT_BINARY_DIR}/control/shlibs "libbilevel ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} ${same_library}\n")
+file(WRITE ${PROJECT_BINARY_DIR}/control/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA
+    "${PROJECT_BINARY_DIR}/control/shlibs;${PROJECT_BINARY_DIR}/control/triggers")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${same_library}, libtorch-dev, nlohmann-json3-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "${same_library}")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "graphviz, gnuplot-nox")
 
-set(what "Gradient-based bilevel optimisation")
-set(about " Hypergradients, algorithms and jobs for min f(x, w*(x)) such that w*(x)
- minimises g(x, w), on LibTorch: cleaning of labels, tuning of regularisers,
- search of network architectures, learning across tasks.")
-set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "${what}: library\n${about}\n .\n This package has the shared library.")
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${what}: headers\n${about}\n .\n This package has what C++ programs compile against.")
-set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "${what}: program\n${about}\n .\n This package has the program, its manual and completion for bash and zsh.")
-set(CPACK_COMPONENT_PYTHON_DESCRIPTION "${what}: Python module\n${about}\n .\n This package has the module for Python 3.")
+set(about "Hypergradients, algorithms and jobs for min f(x, w*(x)) such that w*(x)
+minimises g(x, w), on LibTorch: cleaning of labels, tuning of regularisers,
+search of network architectures, learning across tasks.\n\nThis package has")
+set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "${about} the shared library.")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${about} what C++ programs compile against.")
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "${about} the program, its manual and completion.")
+set(CPACK_COMPONENT_PYTHON_DESCRIPTION "${about} the module for Python 3.")
 
 if(TARGET bilevel-python)
   list(APPEND CPACK_COMPONENTS_ALL python)
