@@ -37,8 +37,8 @@ struct Figure {
 
 // Empty where gnuplot is missing.
 std::string figure_svg(const Figure& figure);
-// Into the item's folder, where it has one; adds a line to the notes that names the file, or says why there is
-// none.
+// Into the item's folder, where it has one; adds a line to the notes that names the file, or says why there
+// is none.
 void save_figure(const Figure& figure, const ReproduceOptions& options, Json& notes);
 
 }  // namespace bilevel::reproduce

@@ -1,6 +1,6 @@
-// iDARTS (Zhang et al., ICML 2021), theorem 2: with rates of alpha whose sum is infinite and whose squares have
-// a finite sum, the stochastic hypergradient leads to a stationary point. The problem has the structure that the
-// theorem asks for, an inner loss that is one function plus a linear one for each batch:
+// iDARTS (Zhang et al., ICML 2021), theorem 2: with rates of alpha whose sum is infinite and whose squares
+// have a finite sum, the stochastic hypergradient leads to a stationary point. The problem has the structure
+// that the theorem asks for, an inner loss that is one function plus a linear one for each batch:
 //
 //     g_j = w' A w / 2 - w' (B x + b_j),    f_i = s_i |w - t - t_i|^2 / 2 + r |x - c|^2 / 2
 //
@@ -121,14 +121,15 @@ class SplitQuadratic : public Problem {
 struct Setting {
   std::string label;
   Noise noise = {};
-  double direct = 0;     // weight of the part of f that depends on x itself
-  double exponent = 0;   // rates (k+1)^-exponent; 0 = constant
+  double direct = 0;    // weight of the part of f that depends on x itself
+  double exponent = 0;  // rates (k+1)^-exponent; 0 = constant
   int64_t K = 20;
 };
 
 struct Found {
   Setting setting;
-  Statistic first = {}, middle = {}, last = {};  // |gradient| in the first, in the middle and in the last tenth
+  Statistic first = {}, middle = {},
+            last = {};  // |gradient| in the first, in the middle and in the last tenth
   MeanCurve curve = {};
   double bound = 0;  // Theorem 1's at the last x, of the first seed
 };
@@ -221,11 +222,12 @@ Json idarts_theorem2(const ReproduceOptions& options) {
        claim("where f has x in it a short series leaves a bias, which theorem 1 bounds",
              mean(5) > 3 * mean(4) && mean(5) <= all[5].bound,
              fmt::format("{}; the bound at K = 0 is {:.3g}", why(4, 5), all[5].bound))});
-  Json notes = {fmt::format("{} steps of alpha after 5 weight steps each, batches of one, {} seeds; a tenth is "
-                            "of the run.",
-                            iterations, options.seeds_or(5).size()),
-                "The theorem's limit is of the approximated hypergradient; the numbers are of the exact one, so "
-                "that the bias of a short series shows."};
+  Json notes = {
+      fmt::format("{} steps of alpha after 5 weight steps each, batches of one, {} seeds; a tenth is "
+                  "of the run.",
+                  iterations, options.seeds_or(5).size()),
+      "The theorem's limit is of the approximated hypergradient; the numbers are of the exact one, so "
+      "that the bias of a short series shows."};
   save_figure(figure, options, notes);
   return {{"tables", Json::array({table("Theorem 2: |gradient of f(x, w*(x))|", rows)})},
           {"claims", claims},

@@ -35,8 +35,8 @@ void follow_public_code(SearchSetting& setting) {
   setting.label += ", public code";
   setting.options.weight_decay = 0;
   setting.rule = [](const nas::SearchOptions& o, double) -> std::unique_ptr<Algorithm> {
-    return std::make_unique<PublicRule>(PublicRuleOptions{
-        .inner = o.inner, .terms = o.hypergradient.terms, .outer = o.outer});
+    return std::make_unique<PublicRule>(
+        PublicRuleOptions{.inner = o.inner, .terms = o.hypergradient.terms, .outer = o.outer});
   };
 }
 

@@ -1,9 +1,9 @@
 #pragma once
-// The step of alpha as the public NAS-Bench-201 code of iDARTS (Zhang et al., ICML 2021) takes it, which is not
-// Algorithm 1 of the paper. Its T weight steps act on copies of the weights and of their optimiser, so that they
-// move nothing. With V_0 = grad_w L_valid, V_k = (I - eta H) V_{k-1} on one training batch, S = V_0 + ... + V_K
-// and R = 0.01 / |V_0|, the cross product is a difference of grad_alpha L_train over w + R S and w - R S, for
-// which w itself is moved. On the way back R V_0 is added instead of R S:
+// The step of alpha as the public NAS-Bench-201 code of iDARTS (Zhang et al., ICML 2021) takes it, which is
+// not Algorithm 1 of the paper. Its T weight steps act on copies of the weights and of their optimiser, so
+// that they move nothing. With V_0 = grad_w L_valid, V_k = (I - eta H) V_{k-1} on one training batch, S = V_0
+// + ... + V_K and R = 0.01 / |V_0|, the cross product is a difference of grad_alpha L_train over w + R S and
+// w - R S, for which w itself is moved. On the way back R V_0 is added instead of R S:
 //
 //     alpha <- alpha - rate (grad_alpha L_valid - eta C S),    w <- w - R (V_1 + ... + V_K)
 //

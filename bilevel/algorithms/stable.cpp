@@ -50,10 +50,10 @@ Stable::Stable(const StableOptions& options) : Algorithm(options.outer), options
 void Stable::begin(AlgorithmState& state) const {
   const int64_t n = state.inner.w.numel();
   if (n > StableOptions::most_variables) {
-    throw std::invalid_argument(
-        fmt::format("stable: w has {} entries, at most {} are possible: it keeps an n x n matrix and takes 2 n "
-                    "products an iteration; choose soba or fsla",
-                    n, StableOptions::most_variables));
+    throw std::invalid_argument(fmt::format(
+        "stable: w has {} entries, at most {} are possible: it keeps an n x n matrix and takes 2 n "
+        "products an iteration; choose soba or fsla",
+        n, StableOptions::most_variables));
   }
 }
 
@@ -72,8 +72,8 @@ std::pair<Tensor, Tensor> Stable::matrices(Oracle& oracle, const Tensor& w, cons
 
 std::function<Tensor(const Tensor&)> Stable::inverse(const Tensor& hessian) const {
   const auto [values, vectors] = at::linalg_eigh((hessian + hessian.t()) / 2);
-  const double least = options_.strong_convexity > 0 ? options_.strong_convexity
-                                                     : 1e-3 * values.abs().max().item<double>();
+  const double least =
+      options_.strong_convexity > 0 ? options_.strong_convexity : 1e-3 * values.abs().max().item<double>();
   return [raised = values.clamp_min(least), basis = vectors](const Tensor& b) {
     return basis.mv(basis.t().mv(b) / raised);
   };
@@ -96,8 +96,7 @@ IterationSummary Stable::advance(Oracle& oracle, AlgorithmState& state, Streams&
   const Tensor direction = f.x - cross.mv(state.v);
   state.x = projected(oracle.problem(), outer().step(x, direction, state.outer));
   // w*(x) moves by -H^-1 C' (x+ - x) to first order.
-  state.inner.w =
-      descend(w, gradient, options_.inner_rate) - solve(cross.t().mv(state.x - x));
+  state.inner.w = descend(w, gradient, options_.inner_rate) - solve(cross.t().mv(state.x - x));
   ++state.inner.step;
   state.memory["previous/x"] = x;
   state.memory["previous/w"] = w;

@@ -1,14 +1,14 @@
 #pragma once
 // STABLE (Chen, Sun, Xiao and Yin 2022): one step of w and one of x at the same pace, where w also takes the
-// step that x's move asks of w*(x), and the matrices of the implicit formula follow along the run by recursive
-// momentum,
+// step that x's move asks of w*(x), and the matrices of the implicit formula follow along the run by
+// recursive momentum,
 //
 //     H <- P[ h_ww(now) + (1 - a) (H - h_ww(before)) ],    C <- h_xw(now) + (1 - a) (C - h_xw(before)),
 //     x+ = x - rate (grad_x f - C H^-1 grad_w f),    w+ = w - inner_rate grad_w g - H^-1 C' (x+ - x)
 //
-// with both evaluations of a matrix on one new sample. P raises the eigenvalues of H to mu at least. The paper
-// also bounds |C|, by a constant that is not known in practice; that is left out. H and C are dense, and an
-// iteration takes 2 n products of each kind for n inner variables, so a large n is refused.
+// with both evaluations of a matrix on one new sample. P raises the eigenvalues of H to mu at least. The
+// paper also bounds |C|, by a constant that is not known in practice; that is left out. H and C are dense,
+// and an iteration takes 2 n products of each kind for n inner variables, so a large n is refused.
 
 #include <cstdint>
 #include <functional>
@@ -24,8 +24,8 @@ struct StableOptions {
   static constexpr int64_t most_variables = 2000;  // of w: H alone has 32 MB in double then
   double inner_rate = 0.1;
   double averaging = 0.1;  // a, in (0, 1]: the newest sample's part; 1 keeps nothing of earlier matrices
-  // mu of the projection; 0 = a thousandth of H's largest eigenvalue, which keeps H invertible where the noise
-  // of a small batch would not.
+  // mu of the projection; 0 = a thousandth of H's largest eigenvalue, which keeps H invertible where the
+  // noise of a small batch would not.
   double strong_convexity = 0;
   CurvatureOptions curvature = {};
   OuterOptions outer = {};

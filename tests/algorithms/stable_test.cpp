@@ -54,8 +54,8 @@ TEST(Stable, is_its_formulas_line_by_line) {
   }
 }
 
-// On full sets w stays at w*(x) to first order: with the correction its distance from there is of the square of
-// x's step.
+// On full sets w stays at w*(x) to first order: with the correction its distance from there is of the square
+// of x's step.
 TEST(Stable, w_follows_the_solution_as_x_moves) {
   const Quadratic problem({.dimension = 3, .samples = 12, .seed = 11});
   const auto distance = [&](double outer_rate) {

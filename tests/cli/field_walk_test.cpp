@@ -1,8 +1,9 @@
-// The field tables of all commands, whatever commands there are: options -> JSON -> options, every field a flag in
+// The field tables of all commands, whatever commands there are: options -> JSON -> options, every field a
+// flag in
 // --help-all and a row of docs/options.md, wrong values refused by name.
-#include <CLI/CLI.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -56,9 +57,10 @@ TEST(FieldWalk, MeetsEveryCommand) {
   std::set<std::string> commands;
   const AllTables tables;
   for (const CommandTable& table : tables.all()) commands.insert(table.command);
-  for (const char* name : {"adapt",   "check", "clean",  "compare", "count",     "data", "data get", "data show",
-                           "diagnose", "draw",  "export", "interact", "launch",    "learn", "list",     "predict",
-                           "query",    "report", "reproduce", "runs", "search", "show", "solve", "train", "tune"}) {
+  for (const char* name :
+       {"adapt",     "check",  "clean",    "compare", "count", "data",  "data get", "data show", "diagnose",
+        "draw",      "export", "interact", "launch",  "learn", "list",  "predict",  "query",     "report",
+        "reproduce", "runs",   "search",   "show",    "solve", "train", "tune"}) {
     EXPECT_TRUE(commands.contains(name)) << name;
   }
 }

@@ -141,12 +141,13 @@ TEST_F(Predict, InteractTakesNamesOfTasks) {
   for (const std::string way : {"", " --iterations 20 --bias"}) {
     const std::string run = folder_ / (way.empty() ? "shops" : "shops by an algorithm");
     const json shops = run_on_one_thread("interact --quiet --task-column shop --label-column sold" + way +
-                                " --train " + folder_ / "shops.csv" + " --out '" + run + "'");
+                                         " --train " + folder_ / "shops.csv" + " --out '" + run + "'");
     EXPECT_EQ(shops.at("by"), way.empty() ? "held-out" : "algorithm");
     EXPECT_EQ(shops.at("task_names"), json::array({"Harbour", "North End"}));
     EXPECT_EQ(shops.at("class_names"), json::array({"no", "yes"}));
     put(folder_ / "tomorrow.csv", "size,shop,price\n0,Harbour,4\n1,North End,-4\n");
-    const json predicted = run_on_one_thread("predict --quiet --run '" + run + "' --data " + folder_ / "tomorrow.csv");
+    const json predicted =
+        run_on_one_thread("predict --quiet --run '" + run + "' --data " + folder_ / "tomorrow.csv");
     EXPECT_EQ(predicted.at("predictions")[0].at("task"), "Harbour");
     EXPECT_EQ(predicted.at("predictions")[0].at("class"), "yes");
     EXPECT_EQ(predicted.at("predictions")[1].at("class"), "no");

@@ -1,6 +1,6 @@
 #pragma once
-// What every field table must hold, whatever it is of: options -> JSON -> options, and values that are refused by
-// the field's name.
+// What every field table must hold, whatever it is of: options -> JSON -> options, and values that are
+// refused by the field's name.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -81,7 +81,8 @@ inline void expect_round_trip(const std::string& job, OptionsView view, OptionsV
   }
 }
 
-// Text may be anything; every other field refuses what it is not, by its name, and so it does beyond its bounds.
+// Text may be anything; every other field refuses what it is not, by its name, and so it does beyond its
+// bounds.
 inline void expect_refusals_by_name(const std::string& job, OptionsView view) {
   const auto expect_refused = [&](const Field& field, const std::string& value) {
     SCOPED_TRACE(job + ": " + field.name);
@@ -100,7 +101,8 @@ inline void expect_refusals_by_name(const std::string& job, OptionsView view) {
     const bool bounded = field.type == FieldType::whole || field.type == FieldType::number;
     if (bounded && field.choices.empty()) {
       for (const double bound : {field.range.least, field.range.most}) {
-        const double beyond = bound == field.range.least ? bound - 1 - std::abs(bound) : bound + 1 + std::abs(bound);
+        const double beyond =
+            bound == field.range.least ? bound - 1 - std::abs(bound) : bound + 1 + std::abs(bound);
         expect_refused(field, fmt::format("{:.0f}", beyond));
       }
     }

@@ -1,5 +1,5 @@
-// The ledger in docs/reproduce.md: a row for every table and figure, each with an item that exists or a reason,
-// and a row for every item.
+// The ledger in docs/reproduce.md: a row for every table and figure, each with an item that exists or a
+// reason, and a row for every item.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -40,7 +40,8 @@ std::vector<Row> ledger() {
     for (std::string cell; std::getline(parts, cell, '|');) cells.push_back(trimmed(cell));
     EXPECT_EQ(cells.size(), 9U) << line;
     if (cells.size() != 9) continue;
-    rows.push_back({cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7], cells[8]});
+    rows.push_back(
+        {cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7], cells[8]});
   }
   return rows;
 }

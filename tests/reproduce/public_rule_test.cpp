@@ -34,12 +34,13 @@ TEST(PublicRule, IsTheLoopThatForgetsPartOfTheRestore) {
     const Batch valid = twin.outer("loss");
     const OuterGradients at_valid = problem.outer_gradients(w, alpha, valid);
     const Tensor v0 = at_valid.w;
-    const auto hessian = [&](const Tensor& v) {  // by differences of the gradient, not by the library's product
-      const double h = 1e-6;
-      return (problem.inner_gradient(w + h * v, alpha, train) -
-              problem.inner_gradient(w - h * v, alpha, train)) /
-             (2 * h);
-    };
+    const auto hessian =
+        [&](const Tensor& v) {  // by differences of the gradient, not by the library's product
+          const double h = 1e-6;
+          return (problem.inner_gradient(w + h * v, alpha, train) -
+                  problem.inner_gradient(w - h * v, alpha, train)) /
+                 (2 * h);
+        };
     const Tensor v1 = v0 - eta * hessian(v0), v2 = v1 - eta * hessian(v1), sum = v0 + v1 + v2;
     const double radius = 0.01 / length(v0);
     w.add_(radius * sum);
@@ -61,8 +62,8 @@ TEST(PublicRule, IsTheLoopThatForgetsPartOfTheRestore) {
 
 TEST(PublicRule, TakesTheMethodsPlaceInASearch) {
   nas::SupernetProblem problem = nas::synthetic_supernet({});
-  reproduce::SearchSetting setting{"iDARTS",
-                                   nas::default_search_options(problem.supernet().space(), "idarts"), {}};
+  reproduce::SearchSetting setting{
+      "iDARTS", nas::default_search_options(problem.supernet().space(), "idarts"), {}};
   setting.options.guard = {};
   setting.options.epochs = 1;
   setting.options.batch = 8;
