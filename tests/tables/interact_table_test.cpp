@@ -17,16 +17,14 @@
 #include "bilevel/tables/scaled_table.h"
 #include "bilevel/tables/softmax_fit.h"
 #include "bilevel/tables/table_scores.h"
+#include "tests/support.h"
+#include "tests/tables/features.h"
 
 namespace bilevel::test {
 namespace {
 
-const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
-
-double largest(const Tensor& values) { return values.abs().max().item<double>(); }
-
 Tensor alike_pairs(int64_t tasks, double strength) {
-  return at::full({tasks, tasks}, strength, doubles).fill_diagonal_(0);
+  return at::full({tasks, tasks}, strength, doubles()).fill_diagonal_(0);
 }
 
 // Three tasks of different sizes and three classes, in three folds.
@@ -34,10 +32,10 @@ TaskRows three_tasks(int64_t count = 90) {
   Random random(5);
   TaskRows rows;
   rows.tasks = rows.classes = rows.folds = 3;
-  rows.scaled = at::cat({random.normal({count, 3}, doubles), at::ones({count, 1}, doubles)}, 1);
+  rows.scaled = at::cat({random.normal({count, 3}, doubles()), at::ones({count, 1}, doubles())}, 1);
   rows.task = at::arange(count).remainder(7).clamp_max(2);
   const Tensor slope = 1 - 0.6 * rows.task.to(at::kDouble);
-  const Tensor score = slope * rows.scaled.select(1, 0) + 0.7 * random.normal({count}, doubles);
+  const Tensor score = slope * rows.scaled.select(1, 0) + 0.7 * random.normal({count}, doubles());
   rows.labels = (score + 1).round().clamp(0, 2).to(at::kLong);
   rows.fold = at::arange(count).div(2, "floor").remainder(3);
   return rows;
@@ -54,10 +52,10 @@ Tensor models_of(const TaskRows& rows, const Pulls& pulls) {
 // penalties() has 1e-9 for the intercept where the coupled fit has 1e-3 of the sum.
 Tensor alone(const TaskRows& rows, double rho) {
   const auto count = static_cast<double>(rows.size());
-  Tensor penalty = at::full({rows.scaled.size(1)}, 2 * rho / count, doubles);
+  Tensor penalty = at::full({rows.scaled.size(1)}, 2 * rho / count, doubles());
   penalty[-1] = 2e-3 / count;
   const SoftmaxFit fit = fit_softmax(rows.scaled, {label_matrix(rows.labels, rows.classes)}, penalty,
-                                     at::zeros({rows.scaled.size(1), rows.classes}, doubles), 1e-12);
+                                     at::zeros({rows.scaled.size(1), rows.classes}, doubles()), 1e-12);
   return fit.weights;
 }
 
@@ -76,14 +74,14 @@ TEST(CoupledFit, WithoutPullsIsEachTaskAloneAndWithStrongOnesIsOneModel) {
 }
 
 Tensor three_pulls() {
-  return at::tensor({0.0, 2.0, 0.3, 2.0, 0.0, 1.0, 0.3, 1.0, 0.0}, doubles).view({3, 3});
+  return at::tensor({0.0, 2.0, 0.3, 2.0, 0.0, 1.0, 0.3, 1.0, 0.0}, doubles()).view({3, 3});
 }
 
 // sum_i CE_i + sum_ij C_ij |w_i - w_j|^2 + rho sum |w|^2 as the header has it, with a ridge on intercepts.
 double by_the_formula(const TaskRows& rows, const Tensor& models, const Pulls& pulls) {
   double loss = task_losses(rows, models).sum().item<double>();
-  Tensor held = at::full({models.size(1)}, pulls.regularizer, doubles),
-         pull = at::ones({models.size(1)}, doubles);
+  Tensor held = at::full({models.size(1)}, pulls.regularizer, doubles()),
+         pull = at::ones({models.size(1)}, doubles());
   held[-1] = 1e-3;
   pull[-1] = pulls.intercepts;
   loss += (models.square().sum(2) * held).sum().item<double>();
@@ -103,7 +101,7 @@ TEST(CoupledFit, IsTheMinimumOfItsFormula) {
   const double least = by_the_formula(rows, models, pulls);
   Random random(6);
   for (int trial = 0; trial < 20; ++trial) {
-    const Tensor step = random.normal(models.sizes(), doubles);
+    const Tensor step = random.normal(models.sizes(), doubles());
     const double up = by_the_formula(rows, models + 1e-4 * step, pulls) - least;
     const double down = by_the_formula(rows, models - 1e-4 * step, pulls) - least;
     EXPECT_GT(std::min(up, down), 0) << trial;
@@ -160,13 +158,13 @@ InteractTableData signed_tasks(const std::vector<double>& sign, int64_t rows_eac
   data.classes = 2;
   const int64_t count = data.tasks * rows_each;
   data.task = at::arange(count).remainder(data.tasks);
-  const Tensor x = random.normal({count, 6}, doubles);
-  const Tensor slope = at::tensor(sign, doubles).index_select(0, data.task);
-  const Tensor score = 2 * slope * (x.select(1, 0) - x.select(1, 1)) + random.normal({count}, doubles);
+  const Tensor x = random.normal({count, 6}, doubles());
+  const Tensor slope = at::tensor(sign, doubles()).index_select(0, data.task);
+  const Tensor score = 2 * slope * (x.select(1, 0) - x.select(1, 1)) + random.normal({count}, doubles());
   data.labels = score.gt(0).to(at::kLong);
   // Units and origins that have nothing to do with each other.
-  data.train.dense = x * at::tensor({1.0, 1e3, 1e-3, 5.0, 1.0, 1.0}, doubles) +
-                     at::tensor({0., 9e3, 1., 0., 0., -2.}, doubles);
+  data.train.dense = x * at::tensor({1.0, 1e3, 1e-3, 5.0, 1.0, 1.0}, doubles()) +
+                     at::tensor({0., 9e3, 1., 0., 0., -2.}, doubles());
   return data;
 }
 
