@@ -74,6 +74,14 @@ if(NOT output MATCHES "point 113 is probably right")
   message(FATAL_ERROR "clean_tensors did not find point 113: ${output}")
 endif()
 
+# What belongs to the program lies where man and the shells look for it.
+foreach(file bin/bilevel "share/man/man1/bilevel-search.1*" share/bash-completion/completions/bilevel share/zsh/site-functions/_bilevel)
+  file(GLOB found ${work}/prefix/${file})
+  if(NOT found AND EXISTS ${BUILD_DIR}/bilevel)
+    message(FATAL_ERROR "${file} is not installed")
+  endif()
+endforeach()
+
 # The installed package must not name the tree or the machine it was built on.
 file(GLOB_RECURSE exported ${work}/prefix/lib*/cmake/bilevel/*.cmake)
 if(NOT exported)

@@ -22,7 +22,7 @@ using test::doubles;
 using test::relative_error;
 
 constexpr double epsilon = 1e-5;
-using Norm = std::function<Tensor(const Tensor& x, const Tensor& scale, const Tensor& shift)>;
+using NormFunction = std::function<Tensor(const Tensor& x, const Tensor& scale, const Tensor& shift)>;
 
 Tensor drawn(uint64_t seed, std::vector<int64_t> shape) { return Random(seed).normal(shape, doubles()); }
 
@@ -34,7 +34,7 @@ struct Whole {
 };
 
 // y, the gradients in x, scale and shift, and the derivatives of their product with v, a and b.
-std::vector<Tensor> derivatives(const Norm& norm, const Whole& of, int64_t begin, int64_t count) {
+std::vector<Tensor> derivatives(const NormFunction& norm, const Whole& of, int64_t begin, int64_t count) {
   const auto here = [&](const Tensor& t) { return t.narrow(0, begin, count).clone(); };
   const std::vector<Tensor> at = {here(of.x).requires_grad_(true), of.scale.clone().requires_grad_(true),
                                   of.shift.clone().requires_grad_(true)};
