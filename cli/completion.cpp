@@ -250,8 +250,8 @@ void add_completion_command(CLI::App& app, int& exit_code) {
        "A script by which a shell completes commands, options and names",
        "`cmake --install` and the Debian package put it where the shells look for it.\n"
        "Examples:\n"
-       "  source <(bilevel completion bash)\n"
-       "  bilevel completion zsh > ~/.zfunc/_bilevel      # a folder of fpath",
+       "  bilevel completion bash      # source <(bilevel completion bash) in ~/.bashrc\n"
+       "  bilevel completion zsh       # into a file _bilevel in a folder of fpath",
        {"shell"}},
       [&app](const CompletionOptions& options, RunContext& /*context*/) {
         Script script;

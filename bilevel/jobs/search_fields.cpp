@@ -308,9 +308,9 @@ const Fields<SearchJobOptions>& SearchJobOptions::fields() {
     add_step_fields(f);
     add_collapse_fields(f);
     add_measure_fields(f);
+    add_batch_norm_field(f);
     f.include(
         [](SearchJob & o) -> auto& { return o.compute; }, ComputeOptions::fields());
-    add_batch_norm_field(f);
     return f;
   }();
   return table;

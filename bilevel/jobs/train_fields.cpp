@@ -124,9 +124,9 @@ const Fields<TrainJobOptions>& TrainJobOptions::fields() {
          "class-balanced part of the set; 0 = all")
         .in(at_least(0, bounds::examples));
     add_recipe_fields(f);
+    add_batch_norm_field(f);
     f.include(
         [](TrainJob & o) -> auto& { return o.compute; }, ComputeOptions::fields());
-    add_batch_norm_field(f);
     return f;
   }();
   return table;
