@@ -40,7 +40,8 @@ const Names of_other_programs{"--preset",
                               "--no-python",
                               "--nproc-per-node",  // torchrun's
                               "--no-build-isolation",
-                              "--system-site-packages"};  // of pip and venv
+                              "--system-site-packages",  // of pip and venv
+                              "--variant"};              // of debootstrap
 
 Names options_in(const std::string& text) {
   static const std::regex option("(^|[^A-Za-z0-9_-])(--[a-z][a-z0-9]*(-[a-z0-9]+)*)");

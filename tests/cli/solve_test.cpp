@@ -120,7 +120,7 @@ TEST(Solve, AMethodThatWouldBeIgnoredIsRefused) {
     EXPECT_EQ(output.exit_code, 2) << arguments << output.err;
     EXPECT_EQ(output.out, "") << arguments;
     EXPECT_THAT(output.err, AllOf(HasSubstr("--method cg changes nothing for "),
-                                  HasSubstr("it is of double-loop; leave it out")));
+                                  HasSubstr("it is of double-loop, storm-double-loop; leave it out")));
   }
   EXPECT_THAT(run_program("interact --method auto").err, HasSubstr("--method auto"));
   const Output unknown = run_program("interact --algorithm double-loop --method auto");
@@ -230,7 +230,8 @@ TEST(Reproduce, ListsItsItemsAndRunsOne) {
                        "stocbio:figure1", "stocbio:figure5", "stocbio:figure6",  "fsla:figure1",
                        "fsla:cleaning",   "fsla:ablation",   "stocbio:cleaning", "stocbio:newsgroups",
                        "stocbio:theory",  "idarts:table1",   "idarts:table2",    "idarts:table3",
-                       "idarts:table4",   "idarts:figure1",  "idarts:figure2",   "idarts:figure4"}));
+                       "idarts:table4",   "idarts:figure1",  "idarts:figure2",   "idarts:figure3",
+                       "idarts:figure4",  "idarts:theorem2"}));
   const json table = run_json("reproduce krmd:table1");
   for (const json& claim : table.at("claims")) EXPECT_TRUE(claim.at("holds").get<bool>()) << claim;
   EXPECT_EQ(table.at("tables")[0].at("rows").size(), 4U);
