@@ -63,6 +63,8 @@ def _features(name: str, values: Any) -> Any:
                 array = array.astype("float64")
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{name} holds what is no number: {error}") from None
+        if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch 1.13 has no such tensors
+            array = array.astype("float64")
         tensor = torch.from_numpy(numpy.ascontiguousarray(array))
     if tensor.dim() != 2:
         raise ValueError(f"{name} must be examples x features, but has shape {tuple(tensor.shape)}")
@@ -155,7 +157,8 @@ def tasks(keywords: dict[str, Any]) -> dict[str, Any] | None:
         return None
     parts = {part: keywords.pop(f"{part}_tasks", None) for part in ("train", "valid", "test")}
     data = examples(keywords)
-    assert data is not None
+    if data is None:
+        raise TypeError("train: give arrays with tasks, or paths with task_column, not both")
     if "train" not in data:
         raise TypeError("train is missing: tasks in memory need training examples")
     own = parts["train"] is not None

@@ -205,7 +205,9 @@ class ModuleProblem(Problem):
         self._buffers = [
             (part._buffers, key) for part in module.modules() for key, b in part._buffers.items() if b is not None
         ]
-        self._random = [m for m in module.modules() if isinstance(m, _RANDOM)]
+        self._recurrent = [m for m in module.modules() if isinstance(m, torch.nn.RNNBase)]
+        self._random = [m for m in module.modules() if isinstance(m, _RANDOM) or (
+            isinstance(m, (torch.nn.RNNBase, torch.nn.MultiheadAttention)) and m.dropout > 0)]
         w = {key: p.detach().clone() for key, p in names.items()}
 
         def with_module(level: str, loss: Callable[..., Any], data: Any) -> Callable[..., Any]:
@@ -229,7 +231,7 @@ class ModuleProblem(Problem):
     @contextlib.contextmanager
     def _standing_for(self, w: dict[str, torch.Tensor], seed: int) -> Iterator[None]:
         buffers = [(held, key, held[key]) for held, key in self._buffers]
-        random = any(isinstance(m, _RANDOM) and m.training for m in self._random)
+        random = any(m.training for m in self._random)
         fork = contextlib.ExitStack()
         if random:  # the process's own generators go on as if nothing had been drawn
             device = self._places[0][1].device
@@ -241,6 +243,7 @@ class ModuleProblem(Problem):
                     held[key] = tensor
             for held, key, buffer in buffers:
                 held[key] = buffer.clone()
+            self._tell_recurrent()
             yield
         finally:
             for places, parameter in self._places:
@@ -248,7 +251,13 @@ class ModuleProblem(Problem):
                     held[key] = parameter
             for held, key, buffer in buffers:
                 held[key] = buffer
+            self._tell_recurrent()
             fork.close()
+
+    def _tell_recurrent(self) -> None:
+        """LSTM, GRU and RNN compute with a list of their weights that only assignment to the module refreshes."""
+        for part in self._recurrent:
+            part._flat_weights = [getattr(part, name, None) for name in part._flat_weights_names]
 
     def write(self, w: dict[str, torch.Tensor]) -> None:
         """Copies w, as solve() gives it back, into the module's parameters."""

@@ -112,6 +112,9 @@ class RunFailed(RuntimeError):
         super().__init__(message)
         self.result = result
 
+    def __reduce__(self) -> Any:  # other processes send exceptions back pickled
+        return type(self), (self.args[0], self.result)
+
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C: the run stopped between two steps; `result` has what it found, and `result.folder` where it is saved."""
@@ -119,3 +122,6 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, message: str, result: Result) -> None:
         super().__init__(message)
         self.result = result
+
+    def __reduce__(self) -> Any:  # other processes send exceptions back pickled
+        return type(self), (self.args[0], self.result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import traceback
 import unittest
 
@@ -15,6 +16,13 @@ def problem(inner=None, outer=None) -> bilevel.Problem:
         inner=inner or (lambda x, w: (w - x).square().sum()),
         x=torch.ones(3), w=torch.zeros(3),
     )
+
+
+class Exceptions(unittest.TestCase):
+    def test_they_come_back_from_other_processes(self) -> None:
+        for kind in (bilevel.RunFailed, bilevel.Interrupted):
+            back = pickle.loads(pickle.dumps(kind("why", {"loss": 1.0})))
+            self.assertEqual((type(back), str(back), back.result), (kind, "why", {"loss": 1.0}))
 
 
 class Functions(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import unittest
 
 import bilevel  # before torch: it chooses the BLAS kernels
@@ -73,6 +74,41 @@ class Modules(unittest.TestCase):
         self.assertTrue(torch.equal(torch.get_rng_state(), state))
         self.assertTrue(torch.equal(first.x, second.x))  # dropout draws from the batches' seeds
         self.assertEqual(first.x.shape, ())
+
+    def test_the_weights_of_a_recurrent_layer_are_those_of_w(self) -> None:
+        class Last(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.lstm, self.head = torch.nn.LSTM(1, 3, batch_first=True), torch.nn.Linear(3, 1)
+
+            def forward(self, t):
+                return self.head(self.lstm(t)[0][:, -1])
+
+        net, rate = Last().double(), 0.1
+        series = torch.linspace(-1, 1, 20, dtype=torch.double).view(5, 4, 1)
+        target = series.sum(1)
+        weights = list(net.lstm._flat_weights)
+
+        def inner(net, x):
+            return (net(series) - target).square().mean() + x.exp() * sum(p.square().sum() for p in net.parameters())
+
+        def outer(net, x):
+            return (net(series + 0.1) - target).square().mean()
+
+        problem = bilevel.ModuleProblem(net, outer=outer, inner=inner, x=torch.tensor(-2.0, dtype=torch.double))
+        found = bilevel.hypergradient(problem, method="reverse", inner_steps=1, inner_rate=rate)
+        self.assertTrue(all(a is b for a, b in zip(net.lstm._flat_weights, weights)))  # the module is as it was
+
+        def after_a_step(x: float):  # by hand, on a copy whose parameters are moved
+            moved = copy.deepcopy(net)
+            gradients = torch.autograd.grad(inner(moved, torch.tensor(x, dtype=torch.double)), list(moved.parameters()))
+            with torch.no_grad():
+                for p, g in zip(moved.parameters(), gradients):
+                    p -= rate * g
+            return outer(moved, None).item()
+
+        difference = (after_a_step(-2 + 1e-4) - after_a_step(-2 - 1e-4)) / 2e-4
+        self.assertAlmostEqual(found.value.item(), difference, delta=1e-6 * abs(difference))
 
     def test_a_module_without_parameters_is_refused(self) -> None:
         with self.assertRaisesRegex(ValueError, "no parameter that requires a gradient"):
