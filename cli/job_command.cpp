@@ -123,7 +123,7 @@ int run_job(const std::string& job, OptionsView options, ProcessOptions& process
   StepLine steps(progress);
   std::optional<StopSignal> on_signal;  // until there is something to save, a signal ends the process
   RunContext::Listener listener = listener_of(progress, steps, common);
-  listener.opened = [&] { on_signal.emplace(!is_silent(group)); };
+  listener.opening = [&] { on_signal.emplace(!is_silent(group)); };
   RunContext context({.keep = true,
                       .tensorboard = process.tensorboard,
                       .out = process.out,

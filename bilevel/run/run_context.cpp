@@ -145,11 +145,9 @@ void RunContext::open(const std::string& job, uint64_t seed, const OptionsView& 
       if (field.kind == FieldKind::result) decides[field.name] = options.words(field);
     }
     agree("options", decides);
-    if (place_.group->rank() != 0) {
-      if (listener_.opened) listener_.opened();
-      return;
-    }
   }
+  if (listener_.opening) listener_.opening();
+  if (place_.group && place_.group->rank() != 0) return;
   if (resumes()) {
     folder_ = std::make_unique<RunFolder>(RunFolder::resume(place_.resume));
   } else if (place_.keep) {
@@ -163,7 +161,6 @@ void RunContext::open(const std::string& job, uint64_t seed, const OptionsView& 
                           {.command = job, .seed = seed, .config = std::move(config)}));
   }
   if (folder_ && place_.tensorboard) folder_->write_events();
-  if (listener_.opened) listener_.opened();
 }
 
 std::optional<Checkpoint> RunContext::load() {

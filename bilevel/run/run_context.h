@@ -48,7 +48,9 @@ class RunContext {
     std::function<void(const std::string& text)> warning = {};
     std::function<bool()> progress_due = {};  // whether a call now would be seen: a text may cost time
     std::function<bool()> interrupted = {};   // asked between two steps
-    std::function<void()> opened = {};        // the run has its folder: what is done from now on is kept
+    // The run's folder comes next, and what is done from then on is kept. Whoever listens for signals begins here:
+    // once others see the folder, a signal must find its listener.
+    std::function<void()> opening = {};
   };
   RunContext() = default;
   RunContext(Place place, Listener listener) : place_(std::move(place)), listener_(std::move(listener)) {}

@@ -76,6 +76,21 @@ TEST(RunContext, TheFolderHasWhatWasGivenWhatIsInEffectAndNotes) {
   EXPECT_EQ(resumed.notes()["auto"]["method"], "cg");
 }
 
+// A signal that comes as soon as another process sees the run must find somebody who listens for it.
+TEST(RunContext, ItIsSaidThatARunOpensBeforeOthersCanSeeIt) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "run";
+  int times = 0;
+  RunContext context({.keep = true, .out = out}, {.opening = [&] {
+                       ++times;
+                       EXPECT_FALSE(std::filesystem::exists(out + "/run.json"));
+                     }});
+  Options options;
+  context.open("solve", 0, OptionsView(options));
+  EXPECT_EQ(times, 1);
+  EXPECT_TRUE(std::filesystem::exists(out + "/run.json"));
+}
+
 TEST(RunContext, AnExceptionEndsTheRunAsFailed) {
   const TemporaryFolder folder;
   const std::string out = folder / "run";
