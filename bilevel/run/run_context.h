@@ -48,8 +48,8 @@ class RunContext {
     std::function<void(const std::string& text)> warning = {};
     std::function<bool()> progress_due = {};  // whether a call now would be seen: a text may cost time
     std::function<bool()> interrupted = {};   // asked between two steps
-    // The run's folder comes next, and what is done from then on is kept. Whoever listens for signals begins here:
-    // once others see the folder, a signal must find its listener.
+    // Its folder comes next, and what is done from then on is kept. Whoever minds signals begins here: once
+    // others can see the folder, a signal must find its listener.
     std::function<void()> opening = {};
   };
   RunContext() = default;

@@ -1,6 +1,7 @@
 #pragma once
 // The program in the background, to be sent signals.
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,19 @@ class Background {
     if (child_ == 0) {
       ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       ::_exit(127);
+    }
+  }
+  // The program's own code in a child of the test: a new process takes most of a second for LibTorch alone.
+  // One thread must do its work, since OpenMP's do not survive a fork.
+  Background(const std::function<int()>& work, const std::string& error_file) {
+    child_ = ::fork();
+    if (child_ == 0) {
+      const int none = ::open("/dev/null", O_RDWR),
+                error = ::open(error_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      for (const int number : {0, 1}) ::dup2(none, number);
+      ::dup2(error, 2);
+      for (const int number : {SIGINT, SIGTERM}) ::signal(number, SIG_DFL);
+      ::_exit(work());
     }
   }
   Background(const Background&) = delete;

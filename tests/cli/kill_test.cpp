@@ -194,12 +194,23 @@ class KillTest : public ::testing::Test {
            job.arguments.substr(every, end == std::string::npos ? end : end - every);
   }
 
+  Background in_background(const std::string& arguments) const {
+    const auto work = [&] {
+      std::vector<std::string> words = plain_words("bilevel " + arguments).value();
+      std::vector<char*> pointers;
+      for (std::string& word : words) pointers.push_back(word.data());
+      pointers.push_back(nullptr);
+      return cli::run_command_line(static_cast<int>(words.size()), pointers.data());
+    };
+    return Background(work, folder_ / "err");
+  }
+
   struct Length {
     double before = 0, after = 0;  // seconds until run.json is there, and from then to the run's end
   };
   Length run_whole(const KilledJob& job, const std::string& folder) const {
     const auto begin = Clock::now();
-    Background program(start(job, folder), folder_ / "err");
+    Background program = in_background(start(job, folder));
     Length length;
     program.wait_until([&] { return facts_of(folder) != 0; });
     length.before = seconds_since(begin);
@@ -214,7 +225,7 @@ class KillTest : public ::testing::Test {
   // Whether the kill came before the process ended by itself.
   bool kill_at(const std::string& arguments, const std::string& folder, double moment, bool anywhere) {
     const ino_t before = facts_of(folder);
-    Background program(arguments, folder_ / "err");
+    Background program = in_background(arguments);
     if (!anywhere && !program.wait_until([&] { return facts_of(folder) != before; })) return false;
     sleep_for(moment);
     return WIFSIGNALED(program.end(SIGKILL));

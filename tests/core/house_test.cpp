@@ -163,6 +163,17 @@ TEST(House, dependencies_point_one_way) {
   }
 }
 
+TEST(House, contributing_says_what_every_folder_is_for) {
+  std::ostringstream page;
+  page << std::ifstream(source_dir() / "CONTRIBUTING.md").rdbuf();
+  std::set<std::string> folders;
+  for (const Source& source : sources()) folders.insert(source.folder);
+  EXPECT_GE(folders.size(), 17U);
+  for (const std::string& folder : folders) {
+    EXPECT_NE(page.str().find("\n    bilevel/" + folder + "/ "), std::string::npos) << folder;
+  }
+}
+
 // Whoever includes bilevel/bilevel.h can make every estimator and every algorithm.
 TEST(House, the_header_of_all_has_every_estimator_and_algorithm) {
   std::ostringstream umbrella;
