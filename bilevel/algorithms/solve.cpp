@@ -65,7 +65,7 @@ SolveRecord record_of(const Problem& problem, const Algorithm& algorithm, const 
   record.metrics = problem.metrics(inner.w, state.x);
   record.x = state.x;
   record.w = inner.w;
-  record.w_is_at_x = inner.is_at_x;
+  record.x_of_w = inner.x;
   return record;
 }
 
@@ -211,7 +211,10 @@ class SolveRun {
       state_.stopped = true;
       summary.reason = StopReason::stopped;
     }
-    if (!options_.keep_points) summary.records.back().x = summary.records.back().w = Tensor();
+    if (!options_.keep_points) {
+      SolveRecord& last = summary.records.back();
+      last.x = last.w = last.x_of_w = Tensor();
+    }
   }
 
   void save() {

@@ -50,7 +50,7 @@ struct SolveRecord {
   // The inner solution (Algorithm::inner_solution) with the x of the state; gone after the record's hook,
   // unless keep_points asks for them.
   Tensor x, w;
-  bool w_is_at_x = false;  // false: w was made at the x before the last step
+  Tensor x_of_w;  // where w was made; undefined: at the x before the last step
 };
 
 enum class StopReason {

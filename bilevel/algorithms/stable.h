@@ -38,6 +38,10 @@ class Stable : public Algorithm {
   explicit Stable(const StableOptions& options);
   std::string_view name() const override { return "stable"; }
 
+  // w has taken the step that x's move asks of w*(x).
+  InnerSolution inner_solution(Oracle& /*oracle*/, const AlgorithmState& state) const override {
+    return {.w = state.inner.w, .x = state.x};
+  }
  private:
   void begin(AlgorithmState& state) const override;
   IterationSummary advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const override;
