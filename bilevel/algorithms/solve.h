@@ -19,8 +19,11 @@
 namespace bilevel {
 
 struct SolveOptions {
-  int64_t iterations = 1000;       // at most; 0 records the start and stops
-  double seconds = 0;              // of the algorithm's own time; 0 = no limit
+  int64_t iterations = 1000;  // at most; 0 records the start and stops
+  double seconds = 0;         // of the algorithm's own time; 0 = no limit
+  // Time is the process's time on its processors, all threads together, instead of the clock's: on one thread
+  // of a busy machine it is what a quiet one would take.
+  bool processor_time = false;
   int64_t oracle_calls = 0;        // gradients and products together; 0 = no limit
   double direction_tolerance = 0;  // stop where |direction| falls below this; 0 = never
   int64_t records = 50;  // about how many, evenly along the budget; the start and the end are always there
