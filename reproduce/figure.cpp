@@ -14,19 +14,8 @@
 namespace bilevel::reproduce {
 namespace {
 
-constexpr int panel_width = 440, panel_height = 250, title_height = 24, legend_height = 20, margin = 8;
-
-// By a straight line between the neighbours; x lies within the curve.
-double value_at(const Points& points, double x) {
-  const auto after = std::lower_bound(points.begin(), points.end(), x,
-                                      [](const auto& point, double value) { return point.first < value; });
-  if (after == points.begin()) return after->second;
-  if (after == points.end()) return points.back().second;
-  const auto before = after - 1;
-  const double width = after->first - before->first;
-  const double part = width > 0 ? (x - before->first) / width : 1;
-  return before->second + part * (after->second - before->second);
-}
+constexpr int panel_width = 440, panel_height = 250, title_height = 24, legend_height = 20, legend_left = 16,
+              margin = 8;
 
 // The picture as a part of another: without the XML line, moved, and with ids of its own.
 std::string nested(std::string svg, size_t number, int x, int y) {
@@ -66,7 +55,26 @@ std::string text(int x, int y, const std::string& words, bool bold = false) {
                      bold ? " font-weight=\"600\"" : "", html::escaped(words));
 }
 
+// As many as have room for the longest label. A letter of this size is at most 8 pixels wide on average.
+int legend_columns_of(const std::vector<std::string>& labels, int width) {
+  size_t longest = 1;
+  for (const std::string& label : labels) longest = std::max(longest, label.size());
+  const int entry = 26 + 8 * static_cast<int>(longest) + 12;
+  return std::clamp(width / entry, 1, std::max(1, static_cast<int>(labels.size())));
+}
+
 }  // namespace
+
+double value_at(const Points& points, double x) {
+  const auto after = std::lower_bound(points.begin(), points.end(), x,
+                                      [](const auto& point, double value) { return point.first < value; });
+  if (after == points.begin()) return after->second;
+  if (after == points.end()) return points.back().second;
+  const auto before = after - 1;
+  const double width = after->first - before->first;
+  const double part = width > 0 ? (x - before->first) / width : 1;
+  return before->second + part * (after->second - before->second);
+}
 
 MeanCurve mean_curve(const std::vector<Points>& curves, size_t places) {
   std::vector<const Points*> known;
@@ -102,9 +110,10 @@ std::string figure_svg(const Figure& figure) {
   const bool wide = figure.panels.size() > 1;
   const int columns = wide ? 2 : 1;
   const auto rows = (static_cast<int>(figure.panels.size()) + columns - 1) / columns;
-  const auto legend_rows = (static_cast<int>(figure.labels.size()) + 2 * columns - 1) / (2 * columns);
-  const int width = columns * panel_width,
-            height = rows * (panel_height + title_height) + legend_rows * legend_height + 2 * margin;
+  const int width = columns * panel_width;
+  const int legend_columns = legend_columns_of(figure.labels, width - legend_left);
+  const auto legend_rows = (static_cast<int>(figure.labels.size()) + legend_columns - 1) / legend_columns;
+  const int height = rows * (panel_height + title_height) + legend_rows * legend_height + 2 * margin;
   std::string body;
   for (size_t i = 0; i < pictures.size(); ++i) {
     if (pictures[i].empty()) return "";
@@ -114,8 +123,9 @@ std::string figure_svg(const Figure& figure) {
   }
   const int legend_top = rows * (panel_height + title_height) + margin;
   for (size_t i = 0; i < figure.labels.size(); ++i) {
-    const int x = 16 + static_cast<int>(i) % (2 * columns) * (panel_width / 2),
-              y = legend_top + static_cast<int>(i) / (2 * columns) * legend_height + 14;
+    const int x = legend_left +
+                  static_cast<int>(i) % legend_columns * ((width - legend_left) / legend_columns),
+              y = legend_top + static_cast<int>(i) / legend_columns * legend_height + 14;
     body += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"18\" height=\"4\" fill=\"{}\"/>\n", x, y - 6,
                         curve_color(i));
     body += text(x + 26, y, figure.labels[i]);

@@ -21,6 +21,9 @@ struct MeanCurve {
 // without points are left out.
 MeanCurve mean_curve(const std::vector<Points>& curves, size_t places = 40);
 
+// By straight lines between the points; before the first and after the last, their values.
+double value_at(const Points& points, double x);
+
 struct Panel {
   std::string title;
   std::string x_label = {};

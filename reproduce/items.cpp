@@ -17,16 +17,20 @@ const std::vector<Item>& items() {
       {"krmd:toy", "K-RMD figures 1-4: bound, descent, bias and convergence on the toy", krmd_toy},
       {"krmd:table1", "K-RMD table 1: time and space of forward, reverse, checkpointed and truncated mode",
        krmd_table1},
-      {"krmd:table2", "K-RMD table 2 and appendix G.1: cleaning MNIST for K = 1 to 100 (needs mnist)",
-       krmd_table2},
+      {"krmd:table2",
+       "K-RMD table 2 and appendix G.1: cleaning MNIST for K = 1 to 100 (needs mnist)",
+       krmd_table2,
+       {.medium = true}},
       {"krmd:table3",
        "K-RMD table 3: interaction of classes for K = 1 to T (cifar10, cifar100 or fashion-mnist)",
        krmd_table3},
       {"krmd:table4",
        "K-RMD table 4: one-shot Omniglot for K = 1 to T and a short horizon (omniglot or blobs)",
        krmd_table4},
-      {"krmd:figure5", "K-RMD figure 5: norm of the unrolled gradient along those runs (needs mnist)",
-       krmd_figure5},
+      {"krmd:figure5",
+       "K-RMD figure 5: norm of the unrolled gradient along those runs (needs mnist)",
+       krmd_figure5,
+       {.medium = true}},
       {"krmd:figure6",
        "K-RMD figure 6: loss, norm of the full gradient and cosine to it for K = 1 to T, on table 3's job",
        krmd_figure6},
@@ -132,6 +136,10 @@ std::vector<uint64_t> ReproduceOptions::seeds_or(uint64_t count) const {
 
 Json claim(const std::string& text, bool holds, const std::string& why) {
   return {{"claim", text}, {"holds", holds}, {"why", why}};
+}
+
+Json undecided(const std::string& text, const std::string& why) {
+  return {{"claim", text}, {"holds", nullptr}, {"why", why}};
 }
 
 Json table(const std::string& title, Json rows) { return {{"title", title}, {"rows", std::move(rows)}}; }

@@ -36,6 +36,8 @@ Json idarts_figure4(const ReproduceOptions& options);
 Json idarts_theorem2(const ReproduceOptions& options);
 
 Json claim(const std::string& text, bool holds, const std::string& why);
+// The runs do not decide it: they ended badly, were cut short or are too near to each other.
+Json undecided(const std::string& text, const std::string& why);
 Json table(const std::string& title, Json rows);
 
 }  // namespace bilevel::reproduce

@@ -17,9 +17,8 @@ const Fields<ReproduceJobOptions>& ReproduceJobOptions::fields() {
         .first();
     f.add(
          "scale", [](O & o) -> auto& { return o.settings.scale; },
-         "quick ends within 3 minutes on two cores; medium takes tens of minutes there (fsla and stocbio); "
-         "full "
-         "has the paper's lengths and sizes")
+         "quick ends within 3 minutes on two cores; medium takes minutes to tens of minutes there (fsla, "
+         "stocbio and krmd items on data); full has the paper's lengths and sizes")
         .one_of({"quick", "medium", "full"})
         .first();
     f.add(

@@ -3,7 +3,9 @@
 // found as JSON; how that is shown is the same for all.
 //
 //   {"tables": [{"title": ..., "rows": [{column: value, ...}, ...]}, ...],
-//    "claims": [{"claim": ..., "holds": true | false, "why": ...}, ...], "notes": [...]}
+//    "claims": [{"claim": ..., "holds": true | false | null, "why": ...}, ...], "notes": [...]}
+//
+// null: what was run does not decide it.
 
 #include <ATen/core/Tensor.h>
 

@@ -1,9 +1,12 @@
 #include "reproduce/runs.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
+#include <stdexcept>
 
 #include "bilevel/problems/softmax_loss.h"
 
@@ -27,8 +30,12 @@ std::string label_of(RunAxis axis) {
       return "log10 of seconds";
     case RunAxis::calls:
       return "oracle calls";
+    case RunAxis::log_calls:
+      return "log10 of oracle calls";
     case RunAxis::samples:
       return "examples read";
+    case RunAxis::log_samples:
+      return "log10 of examples read";
   }
   return "";
 }
@@ -43,8 +50,12 @@ double position(const SolveRecord& record, RunAxis axis) {
       return std::log10(record.seconds);  // the start, at 0 seconds, is nowhere
     case RunAxis::calls:
       return static_cast<double>(oracle_calls(record.counts));
+    case RunAxis::log_calls:
+      return std::log10(position(record, RunAxis::calls));
     case RunAxis::samples:
       return static_cast<double>(record.counts.samples);
+    case RunAxis::log_samples:
+      return std::log10(position(record, RunAxis::samples));
   }
   return 0;
 }
@@ -56,6 +67,10 @@ Points TimedResult::validation_curve(RunAxis axis) const {
     if (std::isfinite(x)) points.emplace_back(x, record.outer_loss);
   }
   return points;
+}
+
+double TimedResult::loss_at(RunAxis axis, double place) const {
+  return ended_well() ? value_at(validation_curve(axis), place) : std::nan("");
 }
 
 Points TimedResult::test_curve(RunAxis axis) const {
@@ -75,6 +90,7 @@ TimedResult run_timed(const CleaningJob& job, const TimedRun& run, const RunLeng
   solve_options.records = lengths.records;
   solve_options.seed = options.seed;
   solve_options.batches = run.batches;
+  solve_options.processor_time = takes_processor_time(options);
   TimedResult result;
   result.label = run.label;
   result.summary = solve(
@@ -94,6 +110,29 @@ TimedResult run_timed(const CleaningJob& job, const TimedRun& run, const RunLeng
     result.test_accuracy = accuracy_percent(scores, job.sets.test.labels);
   }
   return result;
+}
+
+bool takes_processor_time(const ReproduceOptions& options) {
+  return at::get_num_threads() == 1 && options.tensors.device().is_cpu();
+}
+
+double rate_of_lowest_loss(const std::vector<double>& rates,
+                           const std::function<SolveSummary(double rate)>& trial, std::string& tried) {
+  double best = 0, lowest = std::numeric_limits<double>::infinity();
+  for (const double rate : rates) {
+    const SolveSummary summary = trial(rate);
+    const double loss = summary.records.back().outer_loss;
+    const bool failed = ended_badly(summary.reason) || !std::isfinite(loss);
+    tried += fmt::format("{}{} {}", tried.empty() ? "" : ", ", rate,
+                         failed ? fmt::format("failed in iteration {}", summary.state.iteration + 1)
+                                : fmt::format("{:.4f}", loss));
+    if (!failed && loss < lowest) {
+      lowest = loss;
+      best = rate;
+    }
+  }
+  if (best == 0) throw std::runtime_error("the outer rate: every one failed (" + tried + ")");
+  return best;
 }
 
 Json timed_row(const TimedResult& result, double seconds) {

@@ -2,6 +2,7 @@
 // Algorithms side by side on a cleaning job, each with the same time: what the items on stocBiO's figure 4
 // and FSLA's figures 2 to 6 share.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,9 @@ struct TimedRun {
   StreamOptions batches = {};
 };
 
-// What a curve is drawn against. log_seconds: the logarithm to the base 10, as FSLA's figures have it.
-enum class RunAxis { iterations, seconds, log_seconds, calls, samples };
+// What a curve is drawn against. log_: the logarithm to the base 10, as FSLA's figures have the time, and
+// where runs differ by powers of ten.
+enum class RunAxis { iterations, seconds, log_seconds, calls, log_calls, samples, log_samples };
 std::string label_of(RunAxis axis);
 double position(const SolveRecord& record, RunAxis axis);
 
@@ -38,6 +40,10 @@ struct TimedResult {
   double test_loss = 0, test_accuracy = 0;              // at the end
   const SolveRecord& at_seconds(double seconds) const;  // the last record up to a time
   double loss() const { return summary.records.back().outer_loss; }
+  bool ended_well() const { return !ended_badly(summary.reason); }
+  double end(RunAxis axis) const { return position(summary.records.back(), axis); }
+  // By straight lines between the records; NaN where it ended badly.
+  double loss_at(RunAxis axis, double place) const;
   Points validation_curve(RunAxis axis) const;
   Points test_curve(RunAxis axis) const;
 };
@@ -51,6 +57,14 @@ struct RunLengths {
 // A run that leaves the finite numbers is a result, too: its summary says so.
 TimedResult run_timed(const CleaningJob& job, const TimedRun& run, const RunLengths& lengths,
                       const ReproduceOptions& options);
+
+// Time is processor time where there is one thread on the CPU: other work on the machine does not change it.
+bool takes_processor_time(const ReproduceOptions& options);
+
+// The rate of the lowest last validation loss among the trials that stayed finite; what each of them reached
+// goes into `tried`. Throws std::runtime_error where none did.
+double rate_of_lowest_loss(const std::vector<double>& rates,
+                           const std::function<SolveSummary(double rate)>& trial, std::string& tried);
 
 // One row: label, iterations, seconds, oracle calls, samples read, validation loss at a third of the time and
 // at the end, test loss and accuracy, and how it ended.

@@ -16,6 +16,7 @@
 #include "bilevel/core/random.h"
 #include "reproduce/runs.h"
 #include "reproduce/statistic.h"
+#include "reproduce/verdict.h"
 
 namespace bilevel::reproduce {
 namespace {
@@ -118,28 +119,28 @@ TimedRun decaying(TimedRun run, double mu) {
   return run;
 }
 
+double loss_of(const TimedResult& r) { return r.loss(); }
+double test_loss_of(const TimedResult& r) { return r.test_loss; }
+
 struct Runs {
   TimedRun run;
   std::vector<TimedResult> results;  // of each seed
 
-  Statistic of(double (*value)(const TimedResult&)) const {
+  // By seed; NaN where the run ended badly.
+  std::vector<double> by_seed(double (*value)(const TimedResult&)) const {
     std::vector<double> values;
-    for (const TimedResult& r : results) {
-      values.push_back(ended_badly(r.summary.reason) ? std::nan("") : value(r));
-    }
-    return statistic(values);
+    for (const TimedResult& r : results) values.push_back(r.ended_well() ? value(r) : std::nan(""));
+    return values;
   }
-  Statistic loss() const {
-    return of([](const TimedResult& r) { return r.loss(); });
-  }
-  Statistic test_loss() const {
-    return of([](const TimedResult& r) { return r.test_loss; });
-  }
-  // Mean validation loss at a part of the time.
-  double loss_at(double seconds) const {
-    double sum = 0;
-    for (const TimedResult& r : results) sum += r.at_seconds(seconds).outer_loss;
-    return sum / static_cast<double>(results.size());
+  Side side(double (*value)(const TimedResult&)) const { return {run.label, by_seed(value)}; }
+  Statistic of(double (*value)(const TimedResult&)) const { return statistic(by_seed(value)); }
+  Statistic loss() const { return of(loss_of); }
+  Statistic test_loss() const { return of(test_loss_of); }
+  // Validation losses at a time, by seed.
+  std::vector<double> losses_at(double seconds) const {
+    std::vector<double> values;
+    for (const TimedResult& r : results) values.push_back(r.loss_at(RunAxis::seconds, seconds));
+    return values;
   }
 };
 
@@ -159,16 +160,15 @@ Json row_of(const Runs& runs) {
 Figure figure_of(double corruption, const std::vector<Runs>& all) {
   Figure figure{.name = fmt::format("stocbio-figure-4-corruption-{}", corruption)};
   for (const Runs& runs : all) figure.labels.push_back(runs.run.label);
-  for (const RunAxis axis : {RunAxis::seconds, RunAxis::samples, RunAxis::calls}) {
+  for (const RunAxis axis : {RunAxis::seconds, RunAxis::log_samples, RunAxis::log_calls}) {
     for (const bool test : {false, true}) {
-      if (!test && axis == RunAxis::calls) continue;
       Panel panel{.title = fmt::format("{} loss, corruption {}", test ? "test" : "validation", corruption),
                   .x_label = label_of(axis),
                   .logarithmic = true};
       for (const Runs& runs : all) {
         std::vector<Points> curves;
         for (const TimedResult& r : runs.results)
-          curves.push_back(test ? r.test_curve(axis) : r.validation_curve(axis));
+          if (r.ended_well()) curves.push_back(test ? r.test_curve(axis) : r.validation_curve(axis));
         panel.curves.push_back(mean_curve(curves));
       }
       figure.panels.push_back(std::move(panel));
@@ -245,33 +245,31 @@ Json stocbio_cleaning(const ReproduceOptions& options) {
         table(fmt::format("Figure 4, corruption {}: {} s each", corruption, size.run_seconds), rows));
     save_figure(figure_of(corruption, all), options, notes);
     const Runs &ours = all[0], &hoag = all[3];
-    const auto rival = std::min_element(all.begin() + 1, all.begin() + 4, [](const Runs& a, const Runs& b) {
-      return a.test_loss().mean < b.test_loss().mean;
-    });
-    claims.push_back(claim(
+    claims.push_back(ahead_of_all(
         fmt::format("stocBiO has the lowest test loss after the same time at corruption {}", corruption),
-        ours.test_loss().mean <= rival->test_loss().mean,
-        fmt::format("{} against {} of {}", ours.test_loss().text(4), rival->test_loss().text(4),
-                    rival->run.label)));
+        fmt::format("test loss after {} s", size.run_seconds), Ahead::lower, ours.side(test_loss_of),
+        {all[1].side(test_loss_of), all[2].side(test_loss_of), hoag.side(test_loss_of)}, 4));
     notes.push_back(fmt::format("corruption {}: {}", corruption, at_equal_loss(ours, hoag)));
   }
-  // The gap to HOAG, the best of the others in the paper, in validation loss at a third of the time.
+  // How far HOAG, the best of the others in the paper, is behind in validation loss at a third of the time.
   const auto gap = [&](double corruption) {
     const std::vector<Runs>& all = found[corruption];
-    return all[3].loss_at(size.run_seconds / 3) - all[0].loss_at(size.run_seconds / 3);
+    const std::vector<double> ours = all[0].losses_at(size.run_seconds / 3);
+    Side gaps{fmt::format("at corruption {}", corruption), all[3].losses_at(size.run_seconds / 3)};
+    for (size_t i = 0; i < ours.size(); ++i) gaps.values[i] -= ours[i];
+    return gaps;
   };
-  claims.push_back(
-      claim("the gap is larger at the smaller corruption", gap(0.1) > std::max(gap(0.4), 0.0),
-            fmt::format("HOAG is behind by {:.4f} at 0.1 and by {:.4f} at 0.4", gap(0.1), gap(0.4))));
-  bool slow = true;
-  std::string losses;
+  claims.push_back(ahead_of_all(
+      "HOAG is further behind at the smaller corruption",
+      fmt::format("HOAG's validation loss less stocBiO's after {:.3g} s", size.run_seconds / 3),
+      Ahead::higher, gap(0.1), {gap(0.4), {"zero", std::vector<double>(gap(0.1).values.size(), 0.0)}}, 4));
   for (const double corruption : {0.1, 0.4}) {
     const std::vector<Runs>& all = found[corruption];
-    for (size_t i : {0U, 1U, 3U}) slow = slow && all[i].loss().mean < all[2].loss().mean;
-    losses += fmt::format("{}{} at {}", losses.empty() ? "" : ", ", all[2].loss().text(3), corruption);
+    claims.push_back(ahead_of_all(fmt::format("TTSA converges slowest at corruption {}", corruption),
+                                  fmt::format("validation loss after {} s", size.run_seconds), Ahead::higher,
+                                  all[2].side(loss_of),
+                                  {all[0].side(loss_of), all[1].side(loss_of), all[3].side(loss_of)}));
   }
-  claims.push_back(
-      claim("TTSA converges slowest", slow, "its validation loss after the same time is " + losses));
   return {{"tables", tables}, {"claims", claims}, {"notes", notes}};
 }
 

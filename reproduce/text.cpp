@@ -41,6 +41,10 @@ std::string table_text(const Json& table) {
   return text + "\n";
 }
 
+std::string verdict(const Json& holds) {
+  return holds.is_null() ? "undecided" : holds.get<bool>() ? "holds" : "does not hold";
+}
+
 }  // namespace
 
 std::string result_text(const Json& result) {
@@ -48,8 +52,8 @@ std::string result_text(const Json& result) {
   for (const Json& each : result.at("tables")) text += table_text(each);
   for (const Json& note : result.value("notes", Json::array())) text += note.get<std::string>() + "\n";
   for (const Json& each : result.at("claims")) {
-    text += fmt::format("{}: {} ({})\n", each.at("holds").get<bool>() ? "holds" : "does not hold",
-                        each.at("claim").get<std::string>(), each.at("why").get<std::string>());
+    text += fmt::format("{}: {} ({})\n", verdict(each.at("holds")), each.at("claim").get<std::string>(),
+                        each.at("why").get<std::string>());
   }
   return text;
 }

@@ -49,7 +49,7 @@ struct IterationSummary {
 // What a report shows as the solution of the inner problem.
 struct InnerSolution {
   Tensor w;
-  bool is_at_x = false;  // made at the state's x; false: at the x before the last step
+  Tensor x = {};  // where w was made; undefined: at the x before the last step
 };
 
 class Algorithm {

@@ -6,7 +6,7 @@ bool BestPoint::take(const SolveRecord& record, const AlgorithmState& state, int
   if (!now.defined()) now = state.x;
   // The first record is the start, whose w no x has been used for.
   if (!w.defined() || record.outer_loss < loss) {
-    x = record.w_is_at_x || !before.defined() ? state.x : before;
+    x = record.x_of_w.defined() ? record.x_of_w : before.defined() ? before : state.x;
     w = record.w;
     loss = record.outer_loss;
     iteration = record.iteration;

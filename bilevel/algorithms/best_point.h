@@ -11,7 +11,9 @@
 namespace bilevel {
 
 // The inner solution of the smallest outer loss, and the x that it belongs to: most algorithms' w was made at
-// the x before their last step. Give it every record, step and repair in turn (follow() below does).
+// the x before their last step, and others say where (InnerSolution::x). The loss is the record's, with the
+// state's x: it is that of x and w where f does not contain x, as in the jobs that select by it. Give it
+// every record, step and repair in turn (follow() below does).
 class BestPoint {
  public:
   // False where `patience` iterations have passed since the best one; 0 = never.

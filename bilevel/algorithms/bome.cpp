@@ -52,7 +52,7 @@ InnerSolution Bome::inner_solution(Oracle& oracle, const AlgorithmState& state) 
   lbfgs.most_gradients = 500;  // a network is never solved, and a record should not outlast the run
   lbfgs.first_step = options_.inner_rate;
   const auto gradient = [&](const Tensor& w) { return oracle.inner_gradient(w, state.x, Batch{}); };
-  return {.w = minimize(gradient, state.memory.at("first/w"), lbfgs).w, .is_at_x = true};
+  return {.w = minimize(gradient, state.memory.at("first/w"), lbfgs).w, .x = state.x};
 }
 
 IterationSummary Bome::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {

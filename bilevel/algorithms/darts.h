@@ -33,6 +33,10 @@ class Darts : public Algorithm {
  public:
   explicit Darts(const DartsOptions& options);
   std::string_view name() const override { return first_order_ ? "darts-first-order" : "darts"; }
+  // x steps first.
+  InnerSolution inner_solution(Oracle& /*oracle*/, const AlgorithmState& state) const override {
+    return {.w = state.inner.w, .x = state.x};
+  }
 
  private:
   void begin(AlgorithmState& state) const override;

@@ -135,6 +135,11 @@ IterationSummary Hoag::take_back(AlgorithmState& state, const Tensor& loss) cons
   return {.direction = state.memory.at("direction"), .outer_loss = loss, .status = Status::ok};
 }
 
+InnerSolution Hoag::inner_solution(Oracle& /*oracle*/, const AlgorithmState& state) const {
+  const auto x = state.memory.find("x");  // only where steps can be taken back
+  return {.w = state.inner.w, .x = x == state.memory.end() ? Tensor() : x->second};
+}
+
 IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
   const double tolerance = std::max(options_.tolerance.at(state.iteration),
                                     state.x.scalar_type() == at::kFloat ? least_of_floats : 0.0);

@@ -55,6 +55,8 @@ class Hoag : public Algorithm {
  public:
   explicit Hoag(const HoagOptions& options);
   std::string_view name() const override { return "hoag"; }
+  // After a step that was taken back, w is that of the x before it.
+  InnerSolution inner_solution(Oracle& oracle, const AlgorithmState& state) const override;
 
  private:
   void begin(AlgorithmState& state) const override;

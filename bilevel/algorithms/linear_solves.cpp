@@ -25,6 +25,8 @@ bool solve_failed(Status status, bool needs_positive) {
   }
 }
 
+Status worse(Status a, Status b) { return std::max(a, b); }  // their order in Status
+
 void SolveTally::count(bool failure) {
   ++all;
   if (failure) ++failed;

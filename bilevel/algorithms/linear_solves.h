@@ -16,6 +16,9 @@ namespace bilevel {
 // matrix that is too badly conditioned for its precision, the best iterate so far is what there is.
 bool solve_failed(Status status, bool needs_positive);
 
+// The one that is further from a solution, of two solves behind one direction.
+Status worse(Status a, Status b);
+
 using StatusCounts = std::map<std::string, int64_t>;  // by name_of(Status)
 
 struct SolveTally {

@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -19,10 +20,10 @@
 namespace bilevel {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+// In seconds, from any beginning.
+double time_now(const SolveOptions& options) {
+  if (options.processor_time) return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 // How much of the tightest budget is used, and which one that is.
@@ -65,7 +66,7 @@ SolveRecord record_of(const Problem& problem, const Algorithm& algorithm, const 
   record.metrics = problem.metrics(inner.w, state.x);
   record.x = state.x;
   record.w = inner.w;
-  record.w_is_at_x = inner.is_at_x;
+  record.x_of_w = inner.x;
   return record;
 }
 
@@ -164,7 +165,7 @@ class SolveRun {
     if (loop_.save_due()) save();
     const AlgorithmState before = summary.state;
     const double direction_before = state_.direction_norm;
-    const auto begin = Clock::now();
+    const double begin = time_now(options_);
     IterationSummary step;
     std::string not_finite;
     try {
@@ -173,7 +174,7 @@ class SolveRun {
     } catch (const NotFiniteError& error) {
       not_finite = error.what();
     }
-    summary.seconds += seconds_since(begin);
+    summary.seconds += time_now(options_) - begin;
     summary.counts = counts();
     if (!not_finite.empty()) {
       const bool was_well = state_.watch.healthy(norm(before.inner.w), direction_before);
@@ -193,10 +194,10 @@ class SolveRun {
 
   void record() {
     SolveSummary& summary = state_.so_far;
-    const auto begin = Clock::now();
+    const double begin = time_now(options_);
     summary.records.push_back(
         record_of(oracle_.problem(), *algorithm_, summary, state_.direction_norm, state_.bound));
-    summary.recording_seconds += seconds_since(begin);
+    summary.recording_seconds += time_now(options_) - begin;
     if (const double loss = summary.records.back().outer_loss; !std::isfinite(loss)) {
       const AlgorithmState here = summary.state;
       fail(StopReason::not_finite,
@@ -211,7 +212,10 @@ class SolveRun {
       state_.stopped = true;
       summary.reason = StopReason::stopped;
     }
-    if (!options_.keep_points) summary.records.back().x = summary.records.back().w = Tensor();
+    if (!options_.keep_points) {
+      SolveRecord& last = summary.records.back();
+      last.x = last.w = last.x_of_w = Tensor();
+    }
   }
 
   void save() {

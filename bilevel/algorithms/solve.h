@@ -19,8 +19,11 @@
 namespace bilevel {
 
 struct SolveOptions {
-  int64_t iterations = 1000;       // at most; 0 records the start and stops
-  double seconds = 0;              // of the algorithm's own time; 0 = no limit
+  int64_t iterations = 1000;  // at most; 0 records the start and stops
+  double seconds = 0;         // of the algorithm's own time; 0 = no limit
+  // Time is the process's time on its processors, all threads together, instead of the clock's: on one thread
+  // of a busy machine it is what a quiet one would take.
+  bool processor_time = false;
   int64_t oracle_calls = 0;        // gradients and products together; 0 = no limit
   double direction_tolerance = 0;  // stop where |direction| falls below this; 0 = never
   int64_t records = 50;  // about how many, evenly along the budget; the start and the end are always there
@@ -50,7 +53,7 @@ struct SolveRecord {
   // The inner solution (Algorithm::inner_solution) with the x of the state; gone after the record's hook,
   // unless keep_points asks for them.
   Tensor x, w;
-  bool w_is_at_x = false;  // false: w was made at the x before the last step
+  Tensor x_of_w;  // where w was made; undefined: at the x before the last step
 };
 
 enum class StopReason {

@@ -70,13 +70,15 @@ std::pair<Tensor, Tensor> Stable::matrices(Oracle& oracle, const Tensor& w, cons
   return {at::stack(hessian, 1), at::stack(cross, 1)};
 }
 
-std::function<Tensor(const Tensor&)> Stable::inverse(const Tensor& hessian) const {
+Tensor Stable::Projected::matrix() const { return (vectors * values).matmul(vectors.t()); }
+
+Tensor Stable::Projected::solve(const Tensor& b) const { return vectors.mv(vectors.t().mv(b) / values); }
+
+Stable::Projected Stable::project(const Tensor& hessian) const {
   const auto [values, vectors] = at::linalg_eigh((hessian + hessian.t()) / 2);
   const double least =
       options_.strong_convexity > 0 ? options_.strong_convexity : 1e-3 * values.abs().max().item<double>();
-  return [raised = values.clamp_min(least), basis = vectors](const Tensor& b) {
-    return basis.mv(basis.t().mv(b) / raised);
-  };
+  return {values.clamp_min(least), vectors};
 }
 
 IterationSummary Stable::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
@@ -91,16 +93,17 @@ IterationSummary Stable::advance(Oracle& oracle, AlgorithmState& state, Streams&
   }
   const OuterGradients f = oracle.outer_gradients(w, x, streams.outer("loss"));
   const Tensor gradient = oracle.inner_gradient(w, x, streams.inner("steps"));
-  const auto solve = inverse(hessian);
-  state.v = solve(f.w);
+  const Projected projected_hessian = project(hessian);
+  state.v = projected_hessian.solve(f.w);
   const Tensor direction = f.x - cross.mv(state.v);
   state.x = projected(oracle.problem(), outer().step(x, direction, state.outer));
   // w*(x) moves by -H^-1 C' (x+ - x) to first order.
-  state.inner.w = descend(w, gradient, options_.inner_rate) - solve(cross.t().mv(state.x - x));
+  state.inner.w =
+      descend(w, gradient, options_.inner_rate) - projected_hessian.solve(cross.t().mv(state.x - x));
   ++state.inner.step;
   state.memory["previous/x"] = x;
   state.memory["previous/w"] = w;
-  state.memory["hessian"] = hessian;
+  state.memory["hessian"] = projected_hessian.matrix();
   state.memory["cross"] = cross;
   return {.direction = direction, .outer_loss = f.loss, .status = Status::ok, .direct = f.x};
 }

@@ -6,12 +6,13 @@
 //     H <- P[ h_ww(now) + (1 - a) (H - h_ww(before)) ],    C <- h_xw(now) + (1 - a) (C - h_xw(before)),
 //     x+ = x - rate (grad_x f - C H^-1 grad_w f),    w+ = w - inner_rate grad_w g - H^-1 C' (x+ - x)
 //
-// with both evaluations of a matrix on one new sample. P raises the eigenvalues of H to mu at least. The
-// paper also bounds |C|, by a constant that is not known in practice; that is left out. H and C are dense,
-// and an iteration takes 2 n products of each kind for n inner variables, so a large n is refused.
+// with both evaluations of a matrix on one new sample. P projects onto the matrices whose eigenvalues are at
+// least mu, and stands inside the recursion: the H that the next iteration goes on from is the projected one.
+// (The paper also projects C, onto |C| at most a constant that is not known in practice; that is left out.)
+// H and C are dense, and an iteration takes 2 n products of each kind for n inner variables, so a large n is
+// refused.
 
 #include <cstdint>
-#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -37,6 +38,10 @@ class Stable : public Algorithm {
  public:
   explicit Stable(const StableOptions& options);
   std::string_view name() const override { return "stable"; }
+  // w has taken the step that x's move asks of w*(x).
+  InnerSolution inner_solution(Oracle& /*oracle*/, const AlgorithmState& state) const override {
+    return {.w = state.inner.w, .x = state.x};
+  }
 
  private:
   void begin(AlgorithmState& state) const override;
@@ -44,7 +49,13 @@ class Stable : public Algorithm {
   // h_ww and h_xw as matrices: n x n and (size of x) x n.
   std::pair<Tensor, Tensor> matrices(Oracle& oracle, const Tensor& w, const Tensor& x,
                                      const Batch& batch) const;
-  std::function<Tensor(const Tensor&)> inverse(const Tensor& hessian) const;  // b -> P[H]^-1 b
+  // By its eigenvectors, with the eigenvalues raised to mu.
+  struct Projected {
+    Tensor values, vectors;
+    Tensor matrix() const;
+    Tensor solve(const Tensor& b) const;
+  };
+  Projected project(const Tensor& hessian) const;
 
   StableOptions options_;
 };

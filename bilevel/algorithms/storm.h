@@ -27,6 +27,12 @@ struct StormOptions {
 };
 
 class StormLoop : public Algorithm {
+ public:
+  // w_{k+1} steps at x_{k+1}.
+  InnerSolution inner_solution(Oracle& /*oracle*/, const AlgorithmState& state) const override {
+    return {.w = state.inner.w, .x = state.x};
+  }
+
  protected:
   StormLoop(const StormOptions& options, std::string_view algorithm);  // the name is for messages alone
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "bilevel/algorithms/linear_solves.h"
 #include "bilevel/algorithms/option_fields.h"
 #include "bilevel/algorithms/storm.h"
 
@@ -87,8 +88,11 @@ InnerAndHypergradient StormDoubleLoop::evaluate(Oracle& oracle, const Tensor& x,
 IterationSummary StormDoubleLoop::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
   const double factor = options_.schedule.factor(state.iteration);
   const Tensor x = state.x, start = state.memory.at("start");
+  Status status = Status::not_run;  // the worst of all solves that the momentum is made of
   if (!state.memory.contains("momentum")) {
-    state.memory["momentum"] = evaluate(oracle, x, start, draw(streams)).hypergradient.value;
+    const Hypergradient first = evaluate(oracle, x, start, draw(streams)).hypergradient;
+    state.memory["momentum"] = first.value;
+    status = first.status;
   }
   const Tensor momentum = state.memory.at("momentum");
   state.x = projected(oracle.problem(), outer().step(x, momentum, state.outer));
@@ -99,9 +103,10 @@ IterationSummary StormDoubleLoop::advance(Oracle& oracle, AlgorithmState& state,
   state.memory["momentum"] = storm_momentum(momentum, newer.hypergradient.value, older.hypergradient.value,
                                             options_.momentum_decay * factor);
   const Hypergradient& newest = newer.hypergradient;
+  status = worse(status, worse(newest.status, older.hypergradient.status));
   return {.direction = state.memory.at("momentum"),
           .outer_loss = newest.outer_loss,
-          .status = newest.status,
+          .status = status,
           .needs_positive = estimator_->name() == "cg" || estimator_->name() == "fixed-point"};
 }
 

@@ -37,6 +37,10 @@ class StormDoubleLoop : public Algorithm {
  public:
   explicit StormDoubleLoop(const StormDoubleLoopOptions& options);
   std::string_view name() const override { return "storm-double-loop"; }
+  // The last inner loop ran at the new x.
+  InnerSolution inner_solution(Oracle& /*oracle*/, const AlgorithmState& state) const override {
+    return {.w = state.inner.w, .x = state.x};
+  }
 
  private:
   struct Sample {

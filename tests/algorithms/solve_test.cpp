@@ -3,8 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cmath>
 #include <set>
+#include <thread>
 
 #include "tests/algorithms/known_optima.h"
 #include "tests/messages.h"
@@ -68,6 +70,27 @@ TEST(Solve, records_begin_and_end_the_run_and_cost_nothing) {
   EXPECT_LT(summary.records.back().outer_loss, summary.records[1].outer_loss);  // w starts unsolved
   const SolveSummary dense = solve_from(known, *algorithm, {.iterations = 20, .records = 20});
   EXPECT_TRUE(dense.state.x.equal(summary.state.x));
+}
+
+// A process that waits uses no processor.
+TEST(Solve, processor_time_leaves_out_waiting) {
+  class Waits : public ForwardingProblem {
+   public:
+    using ForwardingProblem::ForwardingProblem;
+    Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& b) const override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      return base_.inner_gradient(w, x, b);
+    }
+  };
+  const Known known = known_quadratic();
+  const Waits problem(*known.problem);
+  const auto algorithm = make_algorithm("fsla", settings_for(known));
+  SolveOptions options{.iterations = 3};
+  const double by_clock = solve(problem, *algorithm, options, {}, known.x, known.w).seconds;
+  options.processor_time = true;
+  const double by_processor = solve(problem, *algorithm, options, {}, known.x, known.w).seconds;
+  EXPECT_GE(by_clock, 0.3);
+  EXPECT_LT(by_processor, 0.3);
 }
 
 TEST(Solve, as_many_records_as_iterations_are_one_of_each) {

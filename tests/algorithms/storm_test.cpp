@@ -130,6 +130,29 @@ TEST(SingleLoop, cg_solves_on_one_sample_from_zero) {
   expect_iterations_by_hand(SingleLoop(options), exact, 3, 1);
 }
 
+// g = x w^2 / 2 has negative curvature at the first x alone: the momentum holds hypergradients of it.
+TEST(StormDoubleLoop, reports_the_worst_of_its_solves) {
+  const auto inner = [](const Tensor& w, const Tensor& x, const Batch&) {
+    return (x * w.square()).sum() / 2;
+  };
+  const auto outer = [](const Tensor& w, const Tensor& x, const Batch&) {
+    return (w - 1).square().sum() / 2 - 3 * x.sum();
+  };
+  const FunctionProblem problem(inner, outer, vec({0.5}), vec({-1}));
+  StormDoubleLoopOptions options;
+  options.inner = {.steps = 1, .rate = 0.1};
+  options.method = "cg";
+  options.outer.rate = 1;
+  const StormDoubleLoop loop(options);
+  Oracle oracle(problem);
+  Streams streams(1, 1, 1);
+  AlgorithmState state = loop.init(oracle, vec({-1}), vec({0.5}));
+  EXPECT_EQ(loop.step(oracle, state, streams).status, Status::negative_curvature);
+  ASSERT_GT(number(state.x), 0);
+  // From here on both points have positive curvature.
+  EXPECT_EQ(loop.step(oracle, state, streams).status, Status::converged);
+}
+
 // Two steps and their derivative by hand, on one new sample at both points, from the first w each time.
 TEST(StormDoubleLoop, back_propagates_at_both_points_on_one_sample) {
   StormDoubleLoopOptions options;

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdio>
 #include <string>
+#include <utility>
 
 #include "bilevel/report/plot.h"
 
@@ -62,6 +64,37 @@ TEST(Figure, IsOneSvgWithAPanelEachAndOneLegend) {
   EXPECT_EQ(count(svg, "id='p1-gpDot'"), 1U);
   EXPECT_EQ(count(svg, "id='gp"), 0U);
   EXPECT_EQ(count(svg, "href='#gp"), 0U);
+}
+
+// The place of every entry of the legend, by the text.
+std::pair<int, int> place_of(const std::string& svg, const std::string& label) {
+  const size_t end = svg.find(">" + label + "</text>"), begin = svg.rfind("<text x=\"", end);
+  int x = 0, y = 0;
+  EXPECT_EQ(std::sscanf(svg.c_str() + begin, "<text x=\"%d\" y=\"%d\"", &x, &y), 2) << label;
+  return {x, y};
+}
+
+TEST(Figure, LegendEntriesDoNotReachIntoEachOther) {
+  if (!can_plot()) GTEST_SKIP() << plot_package();
+  const MeanCurve curve{{{0, 1}, {1, 2}, {2, 1}}, {}};
+  const std::string first = "k^-0.75, noise that stays and stays", second = "constant, noise that vanishes";
+  const std::string svg = reproduce::figure_svg(
+      {.name = "test", .labels = {first, second}, .panels = {{.title = "one", .curves = {curve, curve}}}});
+  const auto [x, y] = place_of(svg, first);
+  const auto [next_x, next_y] = place_of(svg, second);
+  // Letters of this size are 7 pixels wide or more.
+  EXPECT_TRUE(next_y > y || next_x - x >= 7 * static_cast<int>(first.size())) << next_x - x;
+  // Short ones share a line.
+  const std::string few = reproduce::figure_svg(
+      {.name = "test", .labels = {"A", "B"}, .panels = {{.title = "one", .curves = {curve, curve}}}});
+  EXPECT_EQ(place_of(few, "A").second, place_of(few, "B").second);
+}
+
+TEST(ValueAt, IsAStraightLineBetweenPointsAndStaysBeyondThem) {
+  const Points points = {{1, 2}, {3, 6}};
+  EXPECT_DOUBLE_EQ(reproduce::value_at(points, 2), 4);
+  EXPECT_DOUBLE_EQ(reproduce::value_at(points, 0), 2);
+  EXPECT_DOUBLE_EQ(reproduce::value_at(points, 9), 6);
 }
 
 }  // namespace

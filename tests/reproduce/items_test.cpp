@@ -61,7 +61,8 @@ TEST(Items, AResultIsTablesNotesAndClaims) {
                        {"notes", {"quick: 10 iterations"}},
                        {"claims",
                         {{{"claim", "it falls"}, {"holds", true}, {"why", "0.1"}},
-                         {{"claim", "it is 0"}, {"holds", false}, {"why", "0.2"}}}}};
+                         {{"claim", "it is 0"}, {"holds", false}, {"why", "0.2"}},
+                         {{"claim", "it is 1"}, {"holds", nullptr}, {"why", "cut short"}}}}};
   EXPECT_EQ(reproduce::result_text(result),
             "Figure 3\n"
             "    K   error\n"
@@ -70,7 +71,8 @@ TEST(Items, AResultIsTablesNotesAndClaims) {
             "\n"
             "quick: 10 iterations\n"
             "holds: it falls (0.1)\n"
-            "does not hold: it is 0 (0.2)\n");
+            "does not hold: it is 0 (0.2)\n"
+            "undecided: it is 1 (cut short)\n");
 }
 
 }  // namespace

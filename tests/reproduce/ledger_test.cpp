@@ -81,6 +81,16 @@ TEST(Ledger, HasARowForEveryItem) {
   for (const reproduce::Item& item : reproduce::items()) EXPECT_TRUE(named.contains(item.name)) << item.name;
 }
 
+// A command without a scale is a quick one.
+TEST(Ledger, SaysFullOrMediumOnlyBesideACommandOfThatScale) {
+  for (const Row& row : ledger()) {
+    const bool says_it = row.scale.starts_with("full") || row.scale.starts_with("medium");
+    const std::string scale = row.scale.substr(0, row.scale.find_first_of(";, "));
+    EXPECT_TRUE(!says_it || row.command.find("--scale " + scale) != std::string::npos)
+        << row.paper << " " << row.what << ": " << row.scale << ", " << row.command;
+  }
+}
+
 // What the papers number, with their appendices.
 TEST(Ledger, MissesNoTableAndNoFigure) {
   const std::map<std::string, std::pair<int, int>> tables_and_figures = {

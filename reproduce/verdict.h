@@ -1,0 +1,29 @@
+#pragma once
+// What several runs say about "this one is ahead of those": it holds, it does not, or they do not decide it.
+// A run that ended badly has no result, and one that was cut short not the same one; neither is a run that
+// was beaten.
+
+#include <string>
+#include <vector>
+
+#include "reproduce/items.h"
+
+namespace bilevel::reproduce {
+
+struct Side {
+  std::string label;
+  std::vector<double> values;  // by seed, in one order for all sides; NaN: that run ended badly
+  bool whole() const;          // none of them did
+  std::string text(int digits) const;
+};
+
+enum class Ahead { lower, higher };
+
+// Whether `ours` is ahead of every one of the others. Of several seeds a mean counts as ahead where it is so
+// by more than two standard errors of the differences by seed; of one seed any difference counts. One of the
+// others that is ahead by that much refutes the claim, whatever became of the rest. `what` the values are
+// opens the explanation.
+Json ahead_of_all(const std::string& claim_text, const std::string& what, Ahead ahead, const Side& ours,
+                  const std::vector<Side>& others, int digits = 3);
+
+}  // namespace bilevel::reproduce
