@@ -18,6 +18,7 @@
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/problems/label_noise.h"
 #include "bilevel/problems/softmax_loss.h"
+#include "reproduce/dealt.h"
 #include "reproduce/runs.h"
 
 namespace bilevel::reproduce {
@@ -90,6 +91,16 @@ double choose_rate(const CleaningJob& job, const ReproduceOptions& options, Json
       fmt::format("outer rate {}: chosen by the validation loss after {} iterations with K = {} ({})", best,
                   trial_iterations, trial_K, tried));
   return best;
+}
+
+std::map<int64_t, SolveSummary> run_all(const CleaningJob& job, double outer_rate, int64_t iterations,
+                                        const ReproduceOptions& options) {
+  const std::vector<SolveSummary> found = dealt_solves(options, Ks.size(), [&](size_t i) {
+    return run(job, Ks[i], outer_rate, iterations, options.full() ? 40 : 4, options);
+  });
+  std::map<int64_t, SolveSummary> runs;
+  for (size_t i = 0; i < found.size(); ++i) runs[Ks[i]] = found[i];
+  return runs;
 }
 
 double accuracy(const CleaningJob& job, const Tensor& w, const ExampleSet& set) {
@@ -183,8 +194,9 @@ Json krmd_table2(const ReproduceOptions& options) {
   std::map<int64_t, SolveSummary> runs;
   std::map<int64_t, double> seconds, f1, loss, test;
   double worst_accuracy = 0, worst_f1 = 0;
+  runs = run_all(job, outer_rate, iterations, options);
   for (const int64_t K : Ks) {
-    const SolveSummary& s = runs[K] = run(job, K, outer_rate, iterations, options.full() ? 40 : 4, options);
+    const SolveSummary& s = runs[K];
     const Tensor& w = s.inner_solution;
     const Tensor& x = s.state.x;
     test[K] = accuracy(job, w, job.sets.test);
@@ -247,10 +259,7 @@ Json krmd_figure5(const ReproduceOptions& options) {
   const CleaningJob job = load(options);
   Json claims = Json::array(), notes = Json::array();
   const double outer_rate = choose_rate(job, options, notes);
-  std::map<int64_t, SolveSummary> runs;
-  for (const int64_t K : Ks) {
-    runs[K] = run(job, K, outer_rate, options.full() ? 1000 : 40, options.full() ? 40 : 4, options);
-  }
+  const std::map<int64_t, SolveSummary> runs = run_all(job, outer_rate, options.full() ? 1000 : 40, options);
   Json found = figure5(job, runs, options, claims, notes);
   return {{"tables", Json::array({std::move(found)})}, {"claims", claims}, {"notes", notes}};
 }
