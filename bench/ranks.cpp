@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/support.h"
@@ -25,6 +26,7 @@
 #include "bilevel/distributed/distributed_problem.h"
 #include "bilevel/nas/ranked_supernet.h"
 #include "bilevel/nas/synthetic_images.h"
+#include "bilevel/nas/tape/taped_supernet.h"
 #include "bilevel/nas/train.h"
 #include "bilevel/problems/weighted_softmax.h"
 #include "bilevel/run/restart.h"
@@ -85,9 +87,12 @@ Json measure_search(const Job& job) {
       bilevel::nas::Supernet(bilevel::nas::make_space("nasbench201"), options),
       bilevel::nas::image_source(images(job, 1)), bilevel::nas::image_source(images(job, 2)), at::kFloat);
   supernet.divide(job.ranks);
-  std::optional<bilevel::nas::RankedSupernet> sum;
-  if (job.ranks.group) sum.emplace(supernet);
-  const bilevel::WithWeightDecay problem(sum ? static_cast<const bilevel::Problem&>(*sum) : supernet, 5e-4);
+  // As `search` has it: by the supernet's tape.
+  std::unique_ptr<bilevel::nas::SupernetEngine> engine = bilevel::nas::tape_supernet(supernet);
+  if (job.ranks.group) {
+    engine = std::make_unique<bilevel::nas::RankedSupernet>(supernet, std::move(engine));
+  }
+  const bilevel::WithWeightDecay problem(*engine, 5e-4);
   bilevel::AlgorithmSettings settings;
   settings.inner.optimizer = "nesterov";
   settings.inner.steps = job.steps;

@@ -19,8 +19,8 @@
 namespace bilevel::cli {
 namespace {
 
-constexpr std::array<std::string_view, 8> for_ranks = {"solve",  "clean", "tune",  "interact",
-                                                       "search", "train", "learn", "compare"};
+constexpr std::array<std::string_view, 9> for_ranks = {"solve", "clean", "tune",    "interact", "search",
+                                                       "train", "learn", "compare", "reproduce"};
 
 struct Failure {
   std::string text = {};

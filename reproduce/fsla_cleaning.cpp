@@ -206,11 +206,10 @@ Json fsla_cleaning(const ReproduceOptions& options) {
   for (const std::string set : {"mnist", "fashion-mnist"}) {
     const CleaningJob job = load(set, options);
     Json rows = Json::array();
-    std::vector<TimedResult> results;
-    for (const TimedRun& run : methods_on(set)) {
-      results.push_back(run_timed(job, run, lengths, options));
-      rows.push_back(timed_row(results.back(), lengths.seconds));
-    }
+    std::vector<TimedCell> grid;
+    for (const TimedRun& run : methods_on(set)) grid.push_back({&job, run, options.seed});
+    const std::vector<TimedResult> results = run_timed(grid, lengths, options);
+    for (const TimedResult& result : results) rows.push_back(timed_row(result, lengths.seconds));
     const bool mnist = set == "mnist";
     tables.push_back(table(fmt::format("Figure {}: {}, {} iterations, at most {} s each",
                                        mnist ? "2 and 3" : "4", set, lengths.iterations, lengths.seconds),
@@ -255,11 +254,12 @@ Json fsla_ablation(const ReproduceOptions& options) {
   add("c_beta 5e-4", {.c_beta = 5e-4});
   Json rows = Json::array();
   std::map<std::string, TimedResult> found;
-  std::vector<TimedResult> results;
-  for (const TimedRun& run : runs) {
-    results.push_back(run_timed(job, run, lengths, options));
-    rows.push_back(timed_row(results.back(), lengths.seconds));
-    found.emplace(run.label, results.back());
+  std::vector<TimedCell> grid;
+  for (const TimedRun& run : runs) grid.push_back({&job, run, options.seed});
+  const std::vector<TimedResult> results = run_timed(grid, lengths, options);
+  for (const TimedResult& result : results) {
+    rows.push_back(timed_row(result, lengths.seconds));
+    found.emplace(result.label, result);
   }
   const auto fails = [&](const TimedResult& r) {
     return !r.ended_well() || r.loss() > r.summary.records.front().outer_loss;

@@ -65,10 +65,9 @@ const char* const only_test =
 
 Json idarts_figure1(const ReproduceOptions& options) {
   SearchGround ground = search_ground("nasbench1shot1-3", options);
-  std::vector<SearchRuns> all = {
-      run_searches(ground, search_setting("DARTS", ground, "darts", options), options)};
-  for (const int64_t T : {1, 2, 5})
-    all.push_back(run_searches(ground, idarts_setting(ground, T, 3, options), options));
+  std::vector<SearchSetting> settings = {search_setting("DARTS", ground, "darts", options)};
+  for (const int64_t T : {1, 2, 5}) settings.push_back(idarts_setting(ground, T, 3, options));
+  std::vector<SearchRuns> all = run_searches(ground, settings, options);
   Json claims = Json::array();
   if (ground.benchmark) {
     const int64_t epochs = all.front().epochs(), early = std::max<int64_t>(1, epochs / 3);
@@ -102,12 +101,11 @@ Json idarts_figure1(const ReproduceOptions& options) {
 
 Json idarts_figure4(const ReproduceOptions& options) {
   SearchGround ground = search_ground("nasbench1shot1-3", options);
-  std::vector<SearchRuns> all = {
-      run_searches(ground, search_setting("DARTS", ground, "darts", options), options)};
+  std::vector<SearchSetting> settings = {search_setting("DARTS", ground, "darts", options)};
   for (const int64_t T : {1, 5}) {
-    for (const int64_t K : {0, 1, 2, 3})
-      all.push_back(run_searches(ground, idarts_setting(ground, T, K, options), options));
+    for (const int64_t K : {0, 1, 2, 3}) settings.push_back(idarts_setting(ground, T, K, options));
   }
+  std::vector<SearchRuns> all = run_searches(ground, settings, options);
   const std::vector<const SearchRuns*> every = pointers(all);
   const std::vector<const SearchRuns*> one(every.begin() + 1, every.begin() + 5);
   const std::vector<const SearchRuns*> five(every.begin() + 5, every.end());
@@ -154,10 +152,9 @@ Json idarts_figure2(const ReproduceOptions& options) {
   SearchGround ground = search_ground("nasbench201", options);
   // T = 4, K = 1 at the published rates is in all three parts: the last run of (a), the second of (b) and
   // (c).
-  std::vector<SearchRuns> all;
-  for (const int64_t T : {1, 2, 4})
-    all.push_back(run_searches(ground, idarts_setting(ground, T, 1, options), options));
-  const SearchSetting published = all.back().setting;
+  std::vector<SearchSetting> settings;
+  for (const int64_t T : {1, 2, 4}) settings.push_back(idarts_setting(ground, T, 1, options));
+  const SearchSetting published = settings.back();
   const std::vector<double> factors = {0.2, 1, 5};
   for (const bool of_alpha : {false, true}) {
     for (const double factor : factors) {
@@ -168,9 +165,10 @@ Json idarts_figure2(const ReproduceOptions& options) {
       o.final_rate = std::min(o.final_rate, o.inner.rate);
       setting.label = of_alpha ? fmt::format("alpha rate {:.2g}", o.outer.rate)
                                : fmt::format("rate {:.2g}", o.inner.rate);
-      all.push_back(run_searches(ground, setting, options));
+      settings.push_back(setting);
     }
   }
+  std::vector<SearchRuns> all = run_searches(ground, settings, options);
   SearchRuns weight_default = all[2], alpha_default = all[2];
   weight_default.setting.label = fmt::format("rate {:.2g}", published.options.inner.rate);
   alpha_default.setting.label = fmt::format("alpha rate {:.2g}", published.options.outer.rate);

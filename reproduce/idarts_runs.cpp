@@ -15,9 +15,11 @@
 #include "bilevel/data/image_sets.h"
 #include "bilevel/data/search_split.h"
 #include "bilevel/data/write_file.h"
+#include "bilevel/nas/search_checkpoint.h"
 #include "bilevel/nas/search_images.h"
 #include "bilevel/nas/synthetic_images.h"
 #include "bilevel/run/result_json.h"
+#include "reproduce/dealt.h"
 #include "reproduce/shared_file.h"
 
 namespace bilevel::reproduce {
@@ -233,34 +235,59 @@ double SearchRuns::mean_regret(const std::string& column, int64_t last_epoch) co
   return statistic(means).mean;
 }
 
-SearchRuns run_searches(SearchGround& ground, const SearchSetting& setting, const ReproduceOptions& options) {
-  SearchRuns all{setting, {}, {}, {}};
-  const nas::Benchmark* benchmark = ground.benchmark ? &*ground.benchmark : nullptr;
-  for (const uint64_t seed : ground.seeds) {
-    nas::SearchOptions search_options = setting.options;
-    search_options.seed = seed;
-    const std::string what = fmt::format("{}, seed {}", setting.label, search_options.seed);
-    nas::Search search(*ground.problem, search_options, benchmark, setting.rule);
-    nas::SearchHooks hooks;
-    hooks.step = [&](const nas::SearchState& state, int64_t steps) {
-      options.progress(fmt::format("{}: epoch {} of {}, step {} of {}", what, state.epoch + 1,
-                                   search_options.epochs, state.step, steps));
-    };
-    hooks.message = [&](const std::string& text) { options.progress(what + ": " + text); };
-    nas::SearchSummary summary = search.run(search.begin(), hooks);
-    nas::BenchmarkValues reached;
-    if (benchmark != nullptr) {
-      try {
-        reached = benchmark->query(ground.space, summary.genotype).values;
-      } catch (const std::runtime_error& missing) {  // the other seeds still count
-        summary.notes.push_back(missing.what());
+namespace {
+
+nas::SearchSummary run_search(SearchGround& ground, const SearchSetting& setting, uint64_t seed,
+                              const ReproduceOptions& options) {
+  nas::SearchOptions search_options = setting.options;
+  search_options.seed = seed;
+  const std::string what = fmt::format("{}, seed {}", setting.label, seed);
+  nas::Search search(*ground.problem, search_options, ground.benchmark ? &*ground.benchmark : nullptr,
+                     setting.rule);
+  nas::SearchHooks hooks;
+  hooks.step = [&](const nas::SearchState& state, int64_t steps) {
+    options.progress(fmt::format("{}: epoch {} of {}, step {} of {}", what, state.epoch + 1,
+                                 search_options.epochs, state.step, steps));
+  };
+  hooks.message = [&](const std::string& text) { options.progress(what + ": " + text); };
+  return search.run(search.begin(), hooks);
+}
+
+}  // namespace
+
+std::vector<SearchRuns> run_searches(SearchGround& ground, const std::vector<SearchSetting>& settings,
+                                     const ReproduceOptions& options) {
+  const std::vector<uint64_t>& seeds = ground.seeds;
+  const std::vector<nas::SearchSummary> grid = dealt(
+      options, settings.size() * seeds.size(),
+      [&](size_t i) {
+        return run_search(ground, settings[i / seeds.size()], seeds[i % seeds.size()], options);
+      },
+      [&](const nas::SearchSummary& summary) { return nas::packed_summary(summary, ground.space); },
+      [&](const Packed& packed) { return nas::unpacked_summary(packed, ground.space); });
+  std::vector<SearchRuns> all;
+  for (const SearchSetting& setting : settings) {
+    SearchRuns& runs = all.emplace_back(SearchRuns{setting, {}, {}, {}});
+    for (const uint64_t seed : seeds) {
+      nas::SearchSummary summary = grid[(all.size() - 1) * seeds.size() + runs.seeds.size()];
+      nas::BenchmarkValues reached;
+      if (ground.benchmark) {
+        try {
+          reached = ground.benchmark->query(ground.space, summary.genotype).values;
+        } catch (const std::runtime_error& missing) {  // the other seeds still count
+          summary.notes.push_back(missing.what());
+        }
       }
+      runs.seeds.push_back(seed);
+      runs.reached.push_back(std::move(reached));
+      runs.runs.push_back(std::move(summary));
     }
-    all.seeds.push_back(search_options.seed);
-    all.reached.push_back(std::move(reached));
-    all.runs.push_back(std::move(summary));
   }
   return all;
+}
+
+SearchRuns run_searches(SearchGround& ground, const SearchSetting& setting, const ReproduceOptions& options) {
+  return run_searches(ground, std::vector<SearchSetting>{setting}, options).front();
 }
 
 Json runs_json(const std::vector<SearchRuns>& all) {

@@ -62,6 +62,9 @@ struct SearchRuns {
   int64_t epochs() const { return static_cast<int64_t>(runs.front().history.size()); }
 };
 SearchRuns run_searches(SearchGround& ground, const SearchSetting& setting, const ReproduceOptions& options);
+// Of every setting with every seed, shared by the ranks where there are some.
+std::vector<SearchRuns> run_searches(SearchGround& ground, const std::vector<SearchSetting>& settings,
+                                     const ReproduceOptions& options);
 
 // Every seed by itself, as JSON: what it reached, its cell, its costs and its way.
 Json runs_json(const std::vector<SearchRuns>& all);

@@ -7,12 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/distributed/process_group.h"
 #include "bilevel/fields/option_text.h"
 
 namespace bilevel::reproduce {
 
 const std::vector<Item>& items() {
-  constexpr ItemReads searches{.search = true, .seeds = true};
+  constexpr ItemReads searches{.search = true, .seeds = true, .ranks = true};
   static const std::vector<Item> list = {
       {"krmd:toy", "K-RMD figures 1-4: bound, descent, bias and convergence on the toy", krmd_toy},
       {"krmd:table1", "K-RMD table 1: time and space of forward, reverse, checkpointed and truncated mode",
@@ -20,7 +21,7 @@ const std::vector<Item>& items() {
       {"krmd:table2",
        "K-RMD table 2 and appendix G.1: cleaning MNIST for K = 1 to 100 (needs mnist)",
        krmd_table2,
-       {.medium = true}},
+       {.medium = true, .ranks = true}},
       {"krmd:table3",
        "K-RMD table 3: interaction of classes for K = 1 to T (cifar10, cifar100 or fashion-mnist)",
        krmd_table3},
@@ -30,7 +31,7 @@ const std::vector<Item>& items() {
       {"krmd:figure5",
        "K-RMD figure 5: norm of the unrolled gradient along those runs (needs mnist)",
        krmd_figure5,
-       {.medium = true}},
+       {.medium = true, .ranks = true}},
       {"krmd:figure6",
        "K-RMD figure 6: loss, norm of the full gradient and cosine to it for K = 1 to T, on table 3's job",
        krmd_figure6},
@@ -42,15 +43,15 @@ const std::vector<Item>& items() {
       {"fsla:cleaning",
        "FSLA figures 2-4: cleaning with a small CNN (needs mnist, fashion-mnist)",
        fsla_cleaning,
-       {.medium = true}},
+       {.medium = true, .ranks = true}},
       {"fsla:ablation",
        "FSLA figures 5-6: its rates and batch size (needs mnist)",
        fsla_ablation,
-       {.medium = true}},
+       {.medium = true, .ranks = true}},
       {"stocbio:cleaning",
        "stocBiO figure 4: stocBiO, BSA, TTSA, HOAG on noisy MNIST (needs mnist)",
        stocbio_cleaning,
-       {.seeds = true, .medium = true}},
+       {.seeds = true, .medium = true, .ranks = true}},
       {"stocbio:figure1",
        "stocBiO figure 1: AID-BiO, ITD-BiO, ANIL, MAML, accuracy against time (fc100, omniglot or blobs)",
        stocbio_figure1},
@@ -61,16 +62,18 @@ const std::vector<Item>& items() {
       {"stocbio:newsgroups",
        "stocBiO figures 2-3: per-feature regularisers on 20 Newsgroups",
        stocbio_newsgroups,
-       {.seeds = true, .medium = true}},
+       {.seeds = true, .medium = true, .ranks = true}},
       {"stocbio:theory",
        "stocBiO propositions and theorems: bias, variance, batch sizes and orders of products",
        stocbio_theory},
       {"idarts:table1",
        "iDARTS table 1: iDARTS, DARTS, GDAS, RandomNAS on NAS-Bench-201 (needs its table)",
        idarts_table1,
-       {.search = true, .seeds = true, .rule = true}},
-      {"idarts:table2", "iDARTS table 2: the DARTS space, cells found and their counts", idarts_table2,
-       searches},
+       {.search = true, .seeds = true, .rule = true, .ranks = true}},
+      {"idarts:table2",
+       "iDARTS table 2: the DARTS space, cells found and their counts",
+       idarts_table2,
+       {.search = true, .seeds = true}},
       {"idarts:table3", "iDARTS table 3: T and K on NAS-Bench-201 (needs its table)", idarts_table3,
        searches},
       {"idarts:table4", "iDARTS table 4: products and bytes of every hypergradient on a supernet",
@@ -121,6 +124,15 @@ void ReproduceOptions::validate(const Item& item) const {
   require_reader(item, !seeds.empty(), named("seeds"), &ItemReads::seeds);
   require_reader(item, medium(), named("scale", "medium"), &ItemReads::medium);
   require_reader(item, rule != "paper", named("rule", rule), &ItemReads::rule);
+  if (group && !item.reads.ranks) {
+    std::vector<std::string> dealt;
+    for (const Item& each : items()) {
+      if (each.reads.ranks) dealt.push_back(each.name);
+    }
+    throw OptionError(
+        fmt::format("{} is no grid of runs that {} ranks could share: start one process; ranks share {}",
+                    item.name, group->size(), fmt::join(dealt, ", ")));
+  }
   if (epochs < 0) {
     throw OptionError(fmt::format("{}: must be at least 1, or 0 for the scale's own",
                                   named("epochs", fmt::to_string(epochs))));

@@ -77,6 +77,7 @@ ReproduceJobResult run_reproduce(ReproduceJobOptions o, RunContext& context) {
   const Item& item = find_item(o.item);
   ReproduceOptions& settings = o.settings;
   settings.seeds = o.seeds.seeds;
+  settings.group = context.group();
   settings.validate(item);
   settings.tensors = apply(o.compute, context);
   settings.progress = [&](const std::string& what) { context.progress(item.name + ": " + what); };

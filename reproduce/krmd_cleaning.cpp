@@ -16,6 +16,7 @@
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/problems/label_noise.h"
 #include "bilevel/problems/softmax_loss.h"
+#include "reproduce/dealt.h"
 #include "reproduce/runs.h"
 
 namespace bilevel::reproduce {
@@ -104,6 +105,16 @@ Json judged(const std::string& failures, const std::string& text, bool holds, co
   return failures.empty() ? claim(text, holds, why) : undecided(text, failures + why);
 }
 
+std::map<int64_t, SolveSummary> run_all(const CleaningJob& job, double outer_rate, const Length& length,
+                                        const ReproduceOptions& options) {
+  const std::vector<SolveSummary> found = dealt_solves(options, Ks.size(), [&](size_t i) {
+    return run(job, Ks[i], outer_rate, length.iterations, length.records, options);
+  });
+  std::map<int64_t, SolveSummary> runs;
+  for (size_t i = 0; i < found.size(); ++i) runs[Ks[i]] = found[i];
+  return runs;
+}
+
 double accuracy(const CleaningJob& job, const Tensor& w, const ExampleSet& set) {
   return accuracy_percent(job.model.scores(w, set), set.labels);
 }
@@ -189,15 +200,15 @@ Json labels_found(const CleaningJob& job, const SolveSummary& s, const Reproduce
 
 Json krmd_table2(const ReproduceOptions& options) {
   const CleaningJob job = load(options);
-  const auto [iterations, records] = length_of(options, 60);
-  const int64_t threshold_iterations = std::min<int64_t>(150, iterations);
+  const Length length = length_of(options, 60);
+  const int64_t iterations = length.iterations, threshold_iterations = std::min<int64_t>(150, iterations);
   Json rows = Json::array(), thresholds = Json::array(), notes = Json::array();
   const double outer_rate = choose_rate(job, options, notes);
-  std::map<int64_t, SolveSummary> runs;
+  std::map<int64_t, SolveSummary> runs = run_all(job, outer_rate, length, options);
   std::map<int64_t, double> seconds, f1, loss, test;
   double worst_accuracy = 0, worst_f1 = 0;
   for (const int64_t K : Ks) {
-    const SolveSummary& s = runs[K] = run(job, K, outer_rate, iterations, records, options);
+    const SolveSummary& s = runs[K];
     const Tensor& w = s.inner_solution;
     const Tensor& x = s.state.x;
     test[K] = accuracy(job, w, job.sets.test);
@@ -264,11 +275,7 @@ Json krmd_figure5(const ReproduceOptions& options) {
   const CleaningJob job = load(options);
   Json claims = Json::array(), notes = Json::array();
   const double outer_rate = choose_rate(job, options, notes);
-  std::map<int64_t, SolveSummary> runs;
-  for (const int64_t K : Ks) {
-    const auto [iterations, records] = length_of(options, 40);
-    runs[K] = run(job, K, outer_rate, iterations, records, options);
-  }
+  const std::map<int64_t, SolveSummary> runs = run_all(job, outer_rate, length_of(options, 40), options);
   Json found = figure5(job, runs, options, claims, notes);
   return {{"tables", Json::array({std::move(found)})}, {"claims", claims}, {"notes", notes}};
 }

@@ -20,6 +20,7 @@
 #include "bilevel/data/write_file.h"
 #include "bilevel/problems/regularizer_search.h"
 #include "bilevel/run/result_json.h"
+#include "reproduce/dealt.h"
 #include "reproduce/items.h"
 #include "reproduce/runs.h"
 #include "reproduce/statistic.h"
@@ -288,10 +289,13 @@ Json stocbio_newsgroups(const ReproduceOptions& options) {
     options.progress(fmt::format("reading, seed {}", seed));
     const RegularizerSearch problem(
         read_newsgroup_sets(newsgroups_path(options.data_dir), {.dtype = dtype}, 0.5, seed), rate);
-    for (Outcome& outcome : outcomes) {
-      options.progress(fmt::format("{}, seed {}", outcome.entry.label(), seed));
-      outcome.runs.push_back(run(problem, outcome.entry, budget, seed, options));
-      result["rows"].push_back(row_json(outcome.entry, seed, outcome.runs.back()));
+    const std::vector<SolveSummary> runs = dealt_solves(options, outcomes.size(), [&](size_t i) {
+      options.progress(fmt::format("{}, seed {}", outcomes[i].entry.label(), seed));
+      return run(problem, outcomes[i].entry, budget, seed, options);
+    });
+    for (size_t i = 0; i < runs.size(); ++i) {
+      outcomes[i].runs.push_back(runs[i]);
+      result["rows"].push_back(row_json(outcomes[i].entry, seed, runs[i]));
     }
     posts = problem.sets().test->size();
     if (!result.contains("features")) {

@@ -11,10 +11,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bilevel/run/json.h"
+
+namespace bilevel {
+class ProcessGroup;
+}
 
 namespace bilevel::reproduce {
 
@@ -26,6 +31,7 @@ struct ItemReads {
   bool seeds = false;   // several runs of every setting
   bool medium = false;  // has the scale of that name
   bool rule = false;    // of the step of alpha
+  bool ranks = false;   // deals its runs out to the ranks of a group (dealt.h)
 };
 
 struct Item {
@@ -50,6 +56,7 @@ struct ReproduceOptions {
   uint64_t seed = 0;
   at::TensorOptions tensors;  // for the items on data; the small ones are in double in any case
   std::string out;            // folder for an item's own files; empty = none are written
+  std::shared_ptr<ProcessGroup> group = {};  // whose ranks share the runs; null = this process makes all
   std::function<void(const std::string&)> progress;  // never empty when an item is called
 
   bool full() const { return scale == "full"; }

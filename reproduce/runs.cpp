@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "bilevel/problems/softmax_loss.h"
+#include "reproduce/dealt.h"
 
 namespace bilevel::reproduce {
 
@@ -133,6 +134,31 @@ double rate_of_lowest_loss(const std::vector<double>& rates,
   }
   if (best == 0) throw std::runtime_error("the outer rate: every one failed (" + tried + ")");
   return best;
+}
+
+std::vector<TimedResult> run_timed(const std::vector<TimedCell>& grid, const RunLengths& lengths,
+                                   const ReproduceOptions& options) {
+  return dealt(
+      options, grid.size(),
+      [&](size_t i) {
+        ReproduceOptions seeded = options;
+        seeded.seed = grid[i].seed;
+        return run_timed(*grid[i].job, grid[i].run, lengths, seeded);
+      },
+      [](const TimedResult& r) {
+        return Packed{{"label", r.label},
+                      {"summary", packed(r.summary)},
+                      {"test_losses", r.test_losses},
+                      {"test_loss", r.test_loss},
+                      {"test_accuracy", r.test_accuracy}};
+      },
+      [](const Packed& p) {
+        return TimedResult{.label = p.at("label").get<std::string>(),
+                           .summary = unpacked(p.at("summary")),
+                           .test_losses = p.at("test_losses").get<std::vector<double>>(),
+                           .test_loss = p.at("test_loss").get<double>(),
+                           .test_accuracy = p.at("test_accuracy").get<double>()};
+      });
 }
 
 Json timed_row(const TimedResult& result, double seconds) {

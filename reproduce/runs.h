@@ -66,6 +66,15 @@ bool takes_processor_time(const ReproduceOptions& options);
 double rate_of_lowest_loss(const std::vector<double>& rates,
                            const std::function<SolveSummary(double rate)>& trial, std::string& tried);
 
+// A grid of them, shared by the ranks where there are some.
+struct TimedCell {
+  const CleaningJob* job;
+  TimedRun run;
+  uint64_t seed;
+};
+std::vector<TimedResult> run_timed(const std::vector<TimedCell>& grid, const RunLengths& lengths,
+                                   const ReproduceOptions& options);
+
 // One row: label, iterations, seconds, oracle calls, samples read, validation loss at a third of the time and
 // at the end, test loss and accuracy, and how it ended.
 Json timed_row(const TimedResult& result, double seconds);

@@ -91,14 +91,17 @@ Chosen choose(const CleaningJob& job, const std::string& algorithm, const Reprod
   Random random(named_seed(options.seed, "settings of " + algorithm));
   Chosen best;
   double lowest = std::numeric_limits<double>::infinity();
-  for (int64_t i = 0; i < size.draws; ++i) {
-    const TimedRun run = draw_setting(algorithm, random);
-    const TimedResult result = run_timed(job, run, {size.draw_seconds, 1'000'000, 1}, options);
+  std::vector<TimedCell> grid;
+  for (int64_t i = 0; i < size.draws; ++i)
+    grid.push_back({&job, draw_setting(algorithm, random), options.seed});
+  const std::vector<TimedResult> results = run_timed(grid, {size.draw_seconds, 1'000'000, 1}, options);
+  for (size_t i = 0; i < grid.size(); ++i) {
+    const TimedResult& result = results[i];
     if (ended_badly(result.summary.reason) || !std::isfinite(result.loss())) continue;
     ++best.finite;
     if (result.loss() < lowest) {
       lowest = result.loss();
-      best.run = run;
+      best.run = grid[i].run;
     }
   }
   if (best.run.algorithm.empty())
@@ -232,12 +235,11 @@ Json stocbio_cleaning(const ReproduceOptions& options) {
     if (even.settings.linear_rate * guessed_mu < 1) all.push_back({decaying(even, guessed_mu), {}});
     for (const uint64_t seed : options.seeds_or(size.seeds)) {
       const CleaningJob job = load(corruption, seed, options);
-      ReproduceOptions seeded = options;
-      seeded.seed = seed;
-      for (Runs& runs : all) {
-        runs.results.push_back(
-            run_timed(job, runs.run, {size.run_seconds, 10'000'000, size.records}, seeded));
-      }
+      std::vector<TimedCell> grid;
+      for (const Runs& runs : all) grid.push_back({&job, runs.run, seed});
+      const std::vector<TimedResult> results =
+          run_timed(grid, {size.run_seconds, 10'000'000, size.records}, options);
+      for (size_t i = 0; i < all.size(); ++i) all[i].results.push_back(results[i]);
     }
     Json rows = Json::array();
     for (const Runs& runs : all) rows.push_back(row_of(runs));

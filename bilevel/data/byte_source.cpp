@@ -67,18 +67,34 @@ size_t ByteSource::read(char* to, size_t count) {
   return got;
 }
 
-std::unique_ptr<ByteSource> open_bytes(const std::string& path, int64_t limit) {
-  InputFile file(path);
+namespace {
+
+enum class Stored { plain, gzip, xz };
+Stored how_stored(InputFile& file) {
   std::array<char, 6> start{};
   const std::string_view magic(start.data(), file.read(start.data(), start.size()));
   file.rewind();
-  if (magic.starts_with("\x1f\x8b")) return open_gzip(std::move(file), limit);
-  if (magic == std::string_view("\xfd"
-                                "7zXZ\0",
-                                6)) {
-    return open_xz(std::move(file), limit);
-  }
+  if (magic.starts_with("\x1f\x8b")) return Stored::gzip;
+  const bool xz = magic == std::string_view(
+                               "\xfd"
+                               "7zXZ\0",
+                               6);
+  return xz ? Stored::xz : Stored::plain;
+}
+
+}  // namespace
+
+std::unique_ptr<ByteSource> open_bytes(const std::string& path, int64_t limit) {
+  InputFile file(path);
+  const Stored stored = how_stored(file);
+  if (stored == Stored::gzip) return open_gzip(std::move(file), limit);
+  if (stored == Stored::xz) return open_xz(std::move(file), limit);
   return std::make_unique<PlainSource>(std::move(file), limit);
+}
+
+bool is_stored_plain(const std::string& path) {
+  InputFile file(path);
+  return how_stored(file) == Stored::plain;
 }
 
 std::string read_promised(ByteSource& source, int64_t count, std::string_view what) {

@@ -59,6 +59,9 @@ class ByteSource {
 // Tells the compression by the file's first bytes, not by its name. `limit` is in bytes of content.
 std::unique_ptr<ByteSource> open_bytes(const std::string& path, int64_t limit);
 
+// Whether open_bytes would take the file's bytes as they are.
+bool is_stored_plain(const std::string& path);
+
 // The next `count` bytes, which a header promised as `what`; a promise that the file cannot keep is refused
 // before memory is taken.
 std::string read_promised(ByteSource& source, int64_t count, std::string_view what);

@@ -12,6 +12,7 @@
 
 #include "bilevel/data/byte_source.h"
 #include "bilevel/data/file_error.h"
+#include "bilevel/data/large_tensor.h"
 #include "bilevel/data/npy_header.h"
 
 namespace bilevel {
@@ -48,6 +49,31 @@ int64_t big_endian(const char* bytes) {
   return value;
 }
 
+// Bytes that may not fit into memory: mapped where they are stored plain, else unpacked into a file.
+Tensor read_large(const std::string& path, ByteSource& source, const std::vector<int64_t>& shape,
+                  const std::string& after) {
+  if (is_stored_plain(path)) {
+    const int64_t begin = source.offset();
+    Tensor values = map_file(path, begin, shape, at::kByte);
+    if (source.most_bytes() != begin + values.numel()) {
+      byte_error(path, begin + values.numel(), fmt::format("the file's end after {}", after),
+                 fmt::format("{} more bytes", source.most_bytes() - begin - values.numel()),
+                 "the file is damaged, or is no IDX file");
+    }
+    return values;
+  }
+  Tensor values = empty_in_memory_or_file(shape, at::kByte);
+  constexpr int64_t step = int64_t{1} << 20;
+  auto* to = static_cast<char*>(values.data_ptr());
+  for (int64_t at = 0; at < values.numel(); at += step) {
+    const int64_t count = std::min(step, values.numel() - at);
+    const std::string some = read_promised(source, count, after);
+    std::memcpy(to + at, some.data(), some.size());
+  }
+  expect_end(source, after);
+  return values;
+}
+
 }  // namespace
 
 Tensor read_idx(const std::string& path) {
@@ -75,9 +101,13 @@ Tensor read_idx(const std::string& path) {
     }
     count *= shape.back();
   }
+  const std::string after = fmt::format("{} values", fmt::join(shape, " x "));
+  if (type == at::kByte && count >= bytes_to_map() && source->most_bytes() - source->offset() >= count) {
+    return read_large(path, *source, shape, after);
+  }
   const std::string values = read_promised(
       *source, count, fmt::format("{} of {} values", fmt::join(shape, " x "), at::toString(type)));
-  expect_end(*source, fmt::format("{} values", fmt::join(shape, " x ")));
+  expect_end(*source, after);
 
   Tensor result = at::empty(shape, at::TensorOptions().dtype(type).device(at::kCPU));
   if (values.empty()) return result;

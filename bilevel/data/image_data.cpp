@@ -17,6 +17,7 @@
 #include "bilevel/data/image_folder.h"
 #include "bilevel/data/image_sets.h"
 #include "bilevel/data/labels.h"
+#include "bilevel/data/large_tensor.h"
 #include "bilevel/data/resize.h"
 #include "bilevel/data/splits.h"
 
@@ -129,9 +130,9 @@ void hold_out_test(ImageData& data, const ImageDataOptions& options) {
   const Splits splits = make_splits(data.train_labels, data.classes, {count - test, 0, test},
                                     Balance::proportional, named_seed(0, "held-out test images"));
   data.held_out = splits.test;
-  data.test_images = data.train_images.index_select(0, splits.test);
+  data.test_images = select_rows(data.train_images, splits.test);
   data.test_labels = data.train_labels.index_select(0, splits.test);
-  data.train_images = data.train_images.index_select(0, splits.train);
+  data.train_images = select_rows(data.train_images, splits.train);
   data.train_labels = data.train_labels.index_select(0, splits.train);
 }
 

@@ -10,6 +10,7 @@
 
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/folder.h"
+#include "bilevel/data/large_tensor.h"
 #include "bilevel/data/parallel_files.h"
 #include "bilevel/data/picture.h"
 #include "bilevel/data/resize.h"
@@ -73,40 +74,42 @@ std::vector<std::string> class_folders(const std::string& folder) {
 
 PictureStack read_pictures(const std::vector<std::string>& files, PictureSize size) {
   PictureStack result;
-  std::vector<Tensor> images(files.size());
   const auto count = static_cast<int64_t>(files.size());
-  // Most folders have one size: pictures are read as they are until one differs from the first.
-  if (!size.is_set()) {
-    std::atomic<bool> mixed = false;
-    images[0] = read_picture(files[0]);
-    parallel_files(count - 1, [&](int64_t i) {
-      if (mixed) return;
-      Tensor& image = images[static_cast<size_t>(i + 1)];
-      image = read_picture(files[static_cast<size_t>(i + 1)]);
-      if (image.sizes().slice(1) != images[0].sizes().slice(1)) mixed = true;
-    });
-    if (mixed) {
-      images.assign(files.size(), Tensor());
-      size = common_size(files, result.note);
-    }
-  }
+  const Tensor first = read_picture(files[0]);
+  int64_t channels = first.size(0);
+  std::atomic<bool> mixed = false, coloured = false;
   std::atomic<int64_t> resized = 0;
-  if (size.is_set()) {
+  const auto read_all = [&](PictureSize to) {
+    mixed = coloured = false;
+    resized = 0;
+    result.images = empty_in_memory_or_file({count, channels, to.height, to.width}, at::kByte);
     parallel_files(count, [&](int64_t i) {
-      const Tensor picture = read_picture(files[static_cast<size_t>(i)]);
-      if (picture.size(1) != size.height || picture.size(2) != size.width) ++resized;
-      images[static_cast<size_t>(i)] = resize_images(picture.unsqueeze(0), size).squeeze(0);
+      if (mixed || coloured) return;
+      Tensor picture = i == 0 ? first : read_picture(files[static_cast<size_t>(i)]);
+      if (picture.size(0) > channels) {
+        coloured = true;
+        return;
+      }
+      if (picture.size(1) != to.height || picture.size(2) != to.width) {
+        if (!size.is_set()) {
+          mixed = true;
+          return;
+        }
+        ++resized;
+        picture = resize_images(picture.unsqueeze(0), to).squeeze(0);
+      }
+      result.images[i].copy_(picture);  // grey becomes three equal channels by broadcasting
     });
+    return !mixed && !coloured;
+  };
+  // Most folders have one size and are grey or coloured: pictures go where they belong until one differs from
+  // the first. Then all are read again.
+  PictureSize to = size.is_set() ? size : PictureSize{first.size(1), first.size(2)};
+  while (!read_all(to)) {
+    if (coloured) channels = 3;
+    if (mixed) to = size = common_size(files, result.note);
   }
-  int64_t channels = 1;
-  for (const Tensor& image : images) channels = std::max(channels, image.size(0));
   result.resized = resized;
-  result.images = at::empty({count, channels, images[0].size(1), images[0].size(2)}, images[0].options());
-  for (int64_t i = 0; i < count; ++i) {
-    Tensor& image = images[static_cast<size_t>(i)];
-    result.images[i].copy_(image);  // grey becomes three equal channels by broadcasting
-    image.reset();
-  }
   return result;
 }
 

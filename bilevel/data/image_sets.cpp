@@ -12,12 +12,13 @@
 #include "bilevel/data/byte_source.h"
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/idx.h"
+#include "bilevel/data/large_tensor.h"
 
 namespace bilevel {
 namespace {
 
 constexpr int64_t cifar_image = 3 * 32 * 32;
-constexpr int64_t largest_cifar = int64_t{1} << 32;
+constexpr int64_t largest_cifar = int64_t{1} << 36;
 
 const std::vector<ImageSet>& sets() {
   static const std::vector<ImageSet> all{
@@ -152,8 +153,18 @@ void load_idx_pair(const ImageSet& set, const std::string& folder, size_t first,
 
 // Records of one byte for each way to label, coarse to fine, and the image. `classes` bounds the labels.
 CifarBatch read_cifar(const std::string& path, std::string_view format, const std::vector<int64_t>& classes) {
-  const std::string bytes = read_file(path, largest_cifar);
-  const auto size = static_cast<int64_t>(bytes.size());
+  std::string read;
+  Tensor mapped;  // more than may fit into memory
+  struct ::stat status {};
+  int64_t size = ::stat(path.c_str(), &status) == 0 ? static_cast<int64_t>(status.st_size) : 0;
+  const bool maps = size >= bytes_to_map() && size <= largest_cifar && is_stored_plain(path);
+  if (maps) {
+    mapped = map_file(path, 0, {size}, at::kByte);
+  } else {
+    read = read_file(path, largest_cifar);
+    size = static_cast<int64_t>(read.size());
+  }
+  const char* const bytes = maps ? static_cast<const char*>(mapped.data_ptr()) : read.data();
   const auto labels = static_cast<int64_t>(classes.size());
   const int64_t record_size = labels + cifar_image;
   if (size == 0 || size % record_size != 0) {
@@ -162,14 +173,14 @@ CifarBatch read_cifar(const std::string& path, std::string_view format, const st
   }
   const int64_t count = size / record_size;
   CifarBatch batch;
-  batch.images = at::empty({count, 3, 32, 32}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
+  batch.images = empty_in_memory_or_file({count, 3, 32, 32}, at::kByte);
   batch.labels = at::empty({count}, at::TensorOptions().dtype(at::kLong).device(at::kCPU));
   if (labels > 1) batch.coarse_labels = at::empty_like(batch.labels);
   uint8_t* image = batch.images.data_ptr<uint8_t>();
   int64_t* coarse = labels > 1 ? batch.coarse_labels.data_ptr<int64_t>() : nullptr;
   int64_t* label = batch.labels.data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
-    const char* record = bytes.data() + i * record_size;
+    const char* record = bytes + i * record_size;
     for (int64_t k = 0; k < labels; ++k) {
       label[i] = static_cast<unsigned char>(record[k]);
       const int64_t bound = classes[static_cast<size_t>(k)];

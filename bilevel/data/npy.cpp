@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "bilevel/data/file_error.h"
+#include "bilevel/data/large_tensor.h"
 #include "bilevel/data/npy_header.h"
 #include "bilevel/data/write_file.h"
 
@@ -62,6 +63,7 @@ class Reader {
     // A pipe or a device has no size to check against.
     if (!S_ISREG(status.st_mode)) fail(0, "a regular file", "something else", "check the path");
     size_ = status.st_size;
+    is_file_ = true;
     file_ = std::make_unique<std::ifstream>(path, std::ios::binary);
     if (!*file_) fail(0, "a readable file", std::strerror(errno), "check its permissions");
   }
@@ -177,6 +179,10 @@ class Reader {
     }
     std::vector<int64_t> stored = header.shape;
     if (header.fortran_order) std::reverse(stored.begin(), stored.end());
+    const bool as_stored = header.descr[0] != '>' && type.raw == type.result && !header.fortran_order;
+    if (is_file_ && as_stored && present >= bytes_to_map() && offset_ % width == 0) {
+      return map_file(path_, offset_, stored, type.raw);
+    }
     Tensor raw = at::empty(stored, at::TensorOptions().dtype(type.raw).device(at::kCPU));
     read_bytes(raw.data_ptr(), present);
     if (!header.fortran_order || stored.size() < 2) return raw;
@@ -193,6 +199,7 @@ class Reader {
 
   const std::string& path_;
   std::unique_ptr<std::istream> file_;
+  bool is_file_ = false;  // not bytes in memory
   int64_t size_ = 0;
   int64_t offset_ = 0;
   int64_t header_at_ = 0;

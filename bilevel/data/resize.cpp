@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "bilevel/data/large_tensor.h"
+
 namespace bilevel {
 namespace {
 
@@ -38,7 +40,10 @@ Tensor resize_images(const Tensor& images, PictureSize size) {
   if (images.size(2) == size.height && images.size(3) == size.width) return images;
   const int64_t pixels = images.size(1) * std::max(images.size(2) * images.size(3), size.height * size.width);
   const int64_t step = std::max<int64_t>(step_pixels / std::max<int64_t>(pixels, 1), 1);
-  Tensor result = at::empty({images.size(0), images.size(1), size.height, size.width}, images.options());
+  Tensor result =
+      images.is_cpu()
+          ? empty_in_memory_or_file({images.size(0), images.size(1), size.height, size.width}, at::kByte)
+          : at::empty({images.size(0), images.size(1), size.height, size.width}, images.options());
   for (int64_t begin = 0; begin < images.size(0); begin += step) {
     const int64_t count = std::min(step, images.size(0) - begin);
     result.narrow(0, begin, count).copy_(resize_some(images.narrow(0, begin, count), size));

@@ -6,17 +6,29 @@
 //
 // All ranks must differentiate the same expressions in the same order.
 
-#include <memory>
-
 #include "bilevel/core/tensor.h"
 
 namespace bilevel {
 
 class ProcessGroup;
 
-Tensor shared_by_ranks(const Tensor& t,
-                       const std::shared_ptr<ProcessGroup>& group);  // t itself; its derivatives are summed
-Tensor summed_over_ranks(const Tensor& t,
-                         const std::shared_ptr<ProcessGroup>& group);  // the sum of all ranks' t
+// Who adds up a tensor over all ranks, in place: a group, or whoever counts a part of its sums apart.
+class RankSum {
+ public:
+  virtual ~RankSum() = default;
+  virtual void sum_(Tensor& tensor) = 0;
+};
+class GroupSum : public RankSum {
+ public:
+  explicit GroupSum(ProcessGroup& group) : group_(group) {}
+  void sum_(Tensor& tensor) override;
+
+ private:
+  ProcessGroup& group_;
+};
+
+// `ranks` must outlive the graphs that are made with it.
+Tensor shared_by_ranks(const Tensor& t, RankSum& ranks);    // t itself; its derivatives are summed
+Tensor summed_over_ranks(const Tensor& t, RankSum& ranks);  // the sum of all ranks' t
 
 }  // namespace bilevel

@@ -67,7 +67,10 @@ class SlicedLinearization : public Linearization {
 
 DistributedProblem::DistributedProblem(const Problem& base, std::shared_ptr<ProcessGroup> group,
                                        Division division)
-    : base_(base), group_(std::move(group)), division_(division) {}
+    : base_(base),
+      group_(std::move(group)),
+      graph_sums_(std::make_unique<GroupSum>(*group_)),
+      division_(division) {}
 
 RankSlice DistributedProblem::own_part(const Batch& batch, int64_t population) const {
   if (division_ == Division::by_problem) return {batch, 0, batch.size(population), 1};
@@ -91,12 +94,12 @@ Tensor DistributedProblem::loss(Loss which, const Tensor& w, const Tensor& x, co
   }
   // One function for both arguments, and a term that is zero with all its derivatives: then every rank has
   // the same sums to go back through, however often, whatever its slice depends on.
-  const Tensor both = shared_by_ranks(at::cat({w, x}), group_);
+  const Tensor both = shared_by_ranks(at::cat({w, x}), *graph_sums_);
   const Tensor own_w = both.narrow(0, 0, w.numel()), own_x = both.narrow(0, w.numel(), x.numel());
   const Tensor nothing = both.sin().sum() * 0;
   const Tensor part =
       slice.empty() ? nothing : (base_.*which)(own_w, own_x, slice.batch) * slice.weight + nothing;
-  return summed_over_ranks(part, group_);
+  return summed_over_ranks(part, *graph_sums_);
 }
 
 Tensor DistributedProblem::inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {

@@ -17,6 +17,7 @@
 
 #include "bilevel/core/problem.h"
 #include "bilevel/core/rounding.h"
+#include "bilevel/distributed/differentiable_sum.h"
 #include "bilevel/distributed/process_group.h"
 #include "bilevel/distributed/rank_slice.h"
 
@@ -69,6 +70,7 @@ class DistributedProblem : public Problem, public BoundedEvaluation {
 
   const Problem& base_;
   std::shared_ptr<ProcessGroup> group_;
+  std::unique_ptr<RankSum> graph_sums_;  // where graphs keep its address
   Division division_;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -164,10 +165,14 @@ void ProcessGroup::sum_(const std::vector<Tensor*>& tensors) {
   for (const Tensor* tensor : tensors) flat.push_back(tensor->detach().reshape({-1}));
   Tensor joined = at::cat(flat);
   collective(static_cast<int64_t>(joined.nbytes()), [&] { parts_->transport->sum_(joined); });
+  // The longest stays where it is; a loss that somebody keeps must not keep a whole gradient alive.
+  const auto shorter = [](const Tensor* a, const Tensor* b) { return a->numel() < b->numel(); };
+  const Tensor* longest = *std::max_element(tensors.begin(), tensors.end(), shorter);
   int64_t at = 0;
   for (Tensor* tensor : tensors) {
     const int64_t count = tensor->numel();
-    *tensor = joined.narrow(0, at, count).view(tensor->sizes());
+    const Tensor part = joined.narrow(0, at, count).view(tensor->sizes());
+    *tensor = tensor == longest ? part : part.clone();
     at += count;
   }
 }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "bilevel/fields/fields.h"
@@ -25,14 +26,25 @@ void add_batch_norm_field(Fields<Options>& f) {
       .by_rule();
 }
 
-// The ranks of the context; fills in what was left out. Throws OptionError for one process that is to have
-// the norms of several.
+// A run that goes on keeps the norms that it began with, which the rule might choose otherwise for other
+// ranks or another device.
+inline void keep_batch_norm(OptionsView options, const StoredRun& run) {
+  const auto stored = std::find_if(run.effective.begin(), run.effective.end(),
+                                   [](const auto& named_words) { return named_words.first == "batch_norm"; });
+  const Field& field = options.at("batch_norm");
+  if (stored == run.effective.end() || options.is_given(field)) return;
+  options.give(field, stored->second);
+}
+
+// The ranks of the context; fills in what was left out. Throws OptionError for one process that is to begin
+// with the norms of several; one that goes on with what several began has the whole batch (and
+// warn_of_other_norms says so).
 inline nas::BatchRanks batch_ranks(std::string& batch_norm, const at::TensorOptions& tensors,
                                    const RunContext& context) {
   if (batch_norm.empty()) {
     batch_norm = context.group() && !tensors.device().is_cpu() ? "rank" : "global";
   }
-  if (batch_norm == "rank" && !context.group()) {
+  if (batch_norm == "rank" && !context.group() && !context.resumes()) {
     throw OptionError(
         fmt::format("{}: this process is alone and has the whole batch; start several by `bilevel launch`, "
                     "mpirun, srun or torchrun, or use global",
@@ -42,15 +54,15 @@ inline nas::BatchRanks batch_ranks(std::string& batch_norm, const at::TensorOpti
 }
 
 // Warns where other ranks than those of the checkpoint have other norms.
-inline void warn_of_other_norms(const nas::BatchRanks& ranks, const Checkpoint& checkpoint,
+inline void warn_of_other_norms(const std::string& batch_norm, const Checkpoint& checkpoint,
                                 const RunContext& context) {
-  if (!ranks.group || ranks.norms) return;
-  const int then = checkpoint.metadata.value("ranks", 1), now = ranks.group->size();
+  if (batch_norm != "rank") return;
+  const int then = checkpoint.metadata.value("ranks", 1), now = context.group() ? context.group()->size() : 1;
   if (then == now) return;
   context.warning(
-      fmt::format("with {} batch norm sees another part of every batch on {} ranks than on {}: the numbers "
+      fmt::format("with {} batch norm sees another part of every batch on {} rank{} than on {}: the numbers "
                   "change by more than rounding",
-                  named("batch_norm", "rank"), now, then));
+                  named("batch_norm", "rank"), now, now == 1 ? "" : "s", then));
 }
 
 // What the ranks sent each other, beside a result's counts, and for norms apart.

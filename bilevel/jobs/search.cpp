@@ -57,20 +57,21 @@ std::string epoch_line(const nas::SearchSpace& space, const nas::EpochRecord& r,
 // ---- the search itself ----
 
 nas::SearchState resumed_search(const SearchSetup& setup, const Checkpoint& checkpoint,
-                                const RunContext& context) {
+                                const std::string& batch_norm, const RunContext& context) {
   require_identity(
       context, checkpoint, {{"data", setup.digest}},
       fmt::format("the run was made on other images, or another split, than are there now ({} training, {} "
                   "validation): give the data it began with",
                   setup.problem->inner_samples(), setup.problem->outer_samples()));
-  warn_of_other_norms(setup.ranks, checkpoint, context);
+  warn_of_other_norms(batch_norm, checkpoint, context);
   return nas::search_state(checkpoint, setup.space, setup.tensors.device());
 }
 
-nas::SearchSummary search_in(RunContext& context, const SearchSetup& setup, const nas::SearchOptions& options,
+nas::SearchSummary search_in(RunContext& context, const SearchSetup& setup, const SearchJobOptions& o,
                              nas::Search* search) {
+  const nas::SearchOptions& options = o.search;
   const std::optional<Checkpoint> checkpoint = context.load();
-  nas::SearchState state = checkpoint          ? resumed_search(setup, *checkpoint, context)
+  nas::SearchState state = checkpoint          ? resumed_search(setup, *checkpoint, o.batch_norm, context)
                            : search != nullptr ? search->begin()
                                                : nas::begin_random_search(*setup.random);
   nas::SearchHooks hooks;
@@ -163,7 +164,10 @@ void measure_alpha(const SearchSetup& setup, const nas::Search& search, const na
     numbers += static_cast<double>(block.rows * block.choices);
   }
   result.alpha_moved = std::sqrt(squares / numbers);
-  result.alpha_moved_by_chance = options.outer.rate * std::sqrt(static_cast<double>(steps) * free / numbers);
+  const Schedule schedule =
+      nas::alpha_schedule(options, (options.epochs - options.warmup_epochs) * search.steps_per_epoch());
+  result.alpha_moved_by_chance =
+      options.outer.rate * std::sqrt(nas::sum_of_factors(schedule, steps, 2) * free / numbers);
 }
 
 void warn_of_chance(const SearchJobResult& result, RunContext& context) {
@@ -309,7 +313,7 @@ SearchJobResult run_on(const ImageData* images, SearchJobOptions o, RunContext& 
   context.work([&] {
     std::optional<OperationTimes> times;
     if (o.profile) times.emplace(waiting_for(setup.tensors));
-    result.summary = search_in(context, setup, o.search, search ? &*search : nullptr);
+    result.summary = search_in(context, setup, o, search ? &*search : nullptr);
     if (times) result.profile = profile_of(*times);
     times.reset();
     look_up(setup, result);
@@ -349,6 +353,12 @@ nas::SearchDiagnosis diagnose_search_run(const StoredRun& run, double accuracy, 
   give_rest(OptionsView(o), run.given);
   for (const auto& [name, note] : run.notes.items()) context.note(name, note);
   keep_earlier_defaults(o, run);
+  if (o.batch_norm == "rank") {
+    context.warning(
+        fmt::format("{}: batch norm saw each rank's own images there; the diagnosis is of whole batches",
+                    named("at", run.folder)));
+    o.given.set(o.batch_norm, "global");
+  }
   const SearchSetup setup = set_up_search(o, nullptr, context);
   if (setup.random) {
     throw OptionError(fmt::format("{}: {} trains single cells, there is no bilevel problem",

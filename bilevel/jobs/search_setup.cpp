@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bilevel/data/image_sets.h"
+#include "bilevel/data/large_tensor.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/batch_norm_choice.h"
 #include "bilevel/jobs/data_digest.h"
@@ -131,8 +132,10 @@ std::string scale_to_images(SearchJobOptions& o, int64_t training_images) {
     s.warmup_epochs = warmup;
     changed.push_back(named("warmup_epochs", std::to_string(warmup)));
   }
-  const auto moving = static_cast<double>(steps * std::max<int64_t>(1, s.epochs - s.warmup_epochs));
-  const double travel = s.outer.rate * static_cast<double>(published_steps * s.epochs);
+  // As far as alpha goes by the same schedule in a published search.
+  const auto way = [&](int64_t all) { return nas::sum_of_factors(nas::alpha_schedule(s, all), all); };
+  const double travel = s.outer.rate * way(published_steps * s.epochs);
+  const double moving = way(steps * std::max<int64_t>(1, s.epochs - s.warmup_epochs));
   const double rate = std::stod(fmt::format("{:.2g}", std::min(travel / moving, largest_scaled_rate)));
   if (!o.given(s.outer.rate) && rate > 1.5 * s.outer.rate) {
     s.outer.rate = rate;
@@ -146,6 +149,7 @@ void keep_earlier_defaults(SearchJobOptions& o, const StoredRun& run) {
     return std::find_if(run.effective.begin(), run.effective.end(),
                         [&](const auto& named_words) { return named_words.first == field; });
   };
+  keep_batch_norm(OptionsView(o), run);
   if (stored("guard") == run.effective.end()) o.given.set(o.search.guard.name, "none");
   if (const auto method = stored("method");
       !o.given(o.search.method) && method != run.effective.end() && !method->second.empty()) {
@@ -193,7 +197,7 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
       data_digest({data.train_images, data.train_labels, split.train, split.valid}, {data.classes});
   context.agree("data", {{"digest", setup.digest}});
   const auto part = [&](const Tensor& positions) {
-    return DeviceImages(data.train_images.index_select(0, positions),
+    return DeviceImages(select_rows(data.train_images, positions),
                         data.train_labels.index_select(0, positions), data.mean, data.std, setup.tensors);
   };
   const std::vector<std::string> sets = image_set_names();

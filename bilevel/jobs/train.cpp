@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/data/large_tensor.h"
 #include "bilevel/data/line_reader.h"
 #include "bilevel/data/splits.h"
 #include "bilevel/data/write_file.h"
@@ -99,7 +100,7 @@ void take_part(ImageData& data, int64_t size, uint64_t seed) {
   }
   const Tensor part =
       make_splits(data.train_labels, data.classes, {.train = size}, Balance::equal, seed).train;
-  data.train_images = data.train_images.index_select(0, part);
+  data.train_images = select_rows(data.train_images, part);
   data.train_labels = data.train_labels.index_select(0, part);
 }
 
@@ -129,12 +130,12 @@ TrainSetup set_up_training(TrainJobOptions& o, const at::TensorOptions& tensors,
 }
 
 nas::TrainState resumed_training(const TrainSetup& setup, const Checkpoint& checkpoint,
-                                 const RunContext& context) {
+                                 const std::string& batch_norm, const RunContext& context) {
   require_identity(context, checkpoint, {{"data", setup.digest}},
                    fmt::format("the images or their labels are not those that it began with; give back the "
                                "same files, or start a new run with {}",
                                named("out")));
-  warn_of_other_norms(setup.ranks, checkpoint, context);
+  warn_of_other_norms(batch_norm, checkpoint, context);
   return nas::take_training(checkpoint, *setup.training);
 }
 
@@ -144,9 +145,10 @@ std::string training_line(const nas::TrainEpoch& r, int64_t epochs) {
 }
 
 // From the checkpoint where there is one; whether it came to the end.
-bool train_in(RunContext& context, const TrainSetup& setup, nas::TrainState& state) {
+bool train_in(RunContext& context, const TrainSetup& setup, const std::string& batch_norm,
+              nas::TrainState& state) {
   const std::optional<Checkpoint> checkpoint = context.load();
-  state = checkpoint ? resumed_training(setup, *checkpoint, context) : setup.training->start();
+  state = checkpoint ? resumed_training(setup, *checkpoint, batch_norm, context) : setup.training->start();
   const int64_t steps = setup.training->steps_per_epoch(), epochs = setup.training->options().epochs;
   StepProgress progress{.job = "train", .total = epochs * steps, .before = state.inner.step};
   nas::TrainHooks hooks;
@@ -203,6 +205,7 @@ Json train_json(const TrainJobResult& r, const std::string& space, const ImageDa
 TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
   TrainJobOptions defaults;
   OptionsView(o).mark_changed(OptionsView(defaults));
+  if (context.resumes()) keep_batch_norm(OptionsView(o), read_stored_run(context.place().resume));
   find_genotype(o);
   complete_training(o);
   const TrainSetup setup = set_up_training(o, apply(o.compute, context), context);
@@ -224,7 +227,7 @@ TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
     if (context.shows_pictures() && can_draw()) {
       context.picture("cell", 0, picture_of(nas::genotype_dot(setup.network->genotype()), "png"));
     }
-    if (!train_in(context, setup, result.state)) result.end.status = RunStatus::interrupted;
+    if (!train_in(context, setup, o.batch_norm, result.state)) result.end.status = RunStatus::interrupted;
     result.seconds = result.state.seconds;
     for (const nas::TrainEpoch& record : result.state.history) result.seconds += record.seconds;
     result.json = train_json(result, o.space, setup.data);

@@ -132,7 +132,7 @@ void normalize(const Runs& runs, NormSums* ranks, const T* x, const T* scale, co
       [&](int64_t c, const Sums<3>& /*own*/, const Sums<3>& all) {
         const double n = all[0];
         const T m = static_cast<T>(all[1] / n);
-        const double squares = ranks == nullptr ? all[2] : std::max(0.0, all[2] - all[1] / n * all[1]);
+        const double squares = ranks == nullptr ? all[2] : std::max(all[2] - all[1] / n * all[1], 0.0);
         const double r = 1 / std::sqrt(squares / n + epsilon);
         found.mean[c] = m;
         found.inverse[c] = static_cast<T>(r);
@@ -324,7 +324,7 @@ Tensor normalize_batch_by_operations(const Tensor& x, const Tensor& scale, const
   const std::vector<int64_t> in_channel = {0, 2, 3};
   const auto per_channel = [](const Tensor& t) { return t.view({1, -1, 1, 1}); };
   const auto sum_of_all = [&](const Tensor& own) {
-    return shared_by_ranks(summed_over_ranks(own, ranks->group()), ranks->group());
+    return shared_by_ranks(summed_over_ranks(own, *ranks), *ranks);
   };
   Tensor count = at::full({1}, static_cast<double>(x.numel() / x.size(1)),
                           at::TensorOptions().dtype(at::kDouble).device(x.device()));

@@ -2,19 +2,21 @@
 // How ranks divide the batches of a network: each takes its piece (distributed/rank_slice.h), and batch norm
 // sees the whole batch or the piece alone.
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "bilevel/core/tensor.h"
+#include "bilevel/distributed/differentiable_sum.h"
 #include "bilevel/distributed/process_group.h"
 
 namespace bilevel::nas {
 
 // The many small sums of norms, counted apart from what else the ranks send each other.
-class NormSums {
+class NormSums : public RankSum {
  public:
   explicit NormSums(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
-  void sum_(Tensor& tensor) {
+  void sum_(Tensor& tensor) override {
     const Communication before = group_->communication();
     group_->sum_(tensor);
     const Communication& now = group_->communication();
@@ -28,6 +30,15 @@ class NormSums {
  private:
   std::shared_ptr<ProcessGroup> group_;
   Communication sent_;
+};
+
+// What the images of a pass are of a batch.
+struct BatchShare {
+  int64_t all_images = 0;     // of the batch; 0 = these are all
+  NormSums* norms = nullptr;  // null = norms see these images alone
+  double of(int64_t images) const {
+    return all_images == 0 ? 1 : static_cast<double>(images) / static_cast<double>(all_images);
+  }
 };
 
 struct BatchRanks {

@@ -1,13 +1,18 @@
 #include "bilevel/nas/ranked_supernet.h"
 
+#include <utility>
+
 namespace bilevel::nas {
 
-RankedSupernet::RankedSupernet(const SupernetProblem& divided)
-    : part_(divided), sum_(divided, divided.ranks().group, Division::by_problem) {}
+RankedSupernet::RankedSupernet(const SupernetProblem& divided, std::unique_ptr<SupernetEngine> engine)
+    : group_(divided.ranks().group),
+      engine_(std::move(engine)),
+      part_(engine_ ? static_cast<const SupernetEngine&>(*engine_) : divided),
+      sum_(part_, group_, Division::by_problem) {}
 
 Tensor RankedSupernet::inner_gradient_at(const Tensor& w, const Tensor& mixture, const Batch& batch) const {
   Tensor gradient = part_.inner_gradient_at(w, mixture, batch);
-  part_.ranks().group->sum_(gradient);
+  group_->sum_(gradient);
   return gradient;
 }
 

@@ -13,8 +13,9 @@ namespace bilevel::nas {
 
 class RankedSupernet : public SupernetEngine {
  public:
-  // `divided` has been divided among the group's ranks and must outlive it.
-  explicit RankedSupernet(const SupernetProblem& divided);
+  // `divided` has been divided among the group's ranks and must outlive it. `engine`, where there is one,
+  // computes its parts.
+  explicit RankedSupernet(const SupernetProblem& divided, std::unique_ptr<SupernetEngine> engine = nullptr);
 
   Tensor inner_gradient_at(const Tensor& w, const Tensor& mixture, const Batch& batch) const override;
 
@@ -33,7 +34,9 @@ class RankedSupernet : public SupernetEngine {
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override;
 
  private:
-  const SupernetProblem& part_;
+  std::shared_ptr<ProcessGroup> group_;
+  std::unique_ptr<SupernetEngine> engine_;
+  const SupernetEngine& part_;
   DistributedProblem sum_;
 };
 

@@ -123,14 +123,14 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
   options_.inner.schedule.total_steps =
       std::max<int64_t>(1, options_.epochs * steps_per_epoch_ * options_.inner.steps);
   options_.inner.schedule.final_fraction = options_.final_rate / options_.inner.rate;
-  options_.outer.schedule.total_steps =
-      std::max<int64_t>(1, std::max<int64_t>(0, options_.epochs - options_.warmup_epochs) * steps_per_epoch_);
+  options_.outer.schedule = alpha_schedule(
+      options_, std::max<int64_t>(0, options_.epochs - options_.warmup_epochs) * steps_per_epoch_);
   if (const auto& group = problem.ranks().group; group != nullptr) {
     if (options_.batch < group->size()) {
       throw OptionError(fmt::format("{}: {} ranks need an image each; give a larger batch or fewer ranks",
                                     named("batch", fmt::to_string(options_.batch)), group->size()));
     }
-    engine_ = std::make_unique<RankedSupernet>(supernet_);
+    engine_ = std::make_unique<RankedSupernet>(supernet_, options_.tape ? tape_supernet(supernet_) : nullptr);
   } else if (problem.initial_outer(0).is_cuda() && can_capture()) {
     engine_ = capture_supernet(supernet_, options_.batch);
   } else if (options_.tape) {

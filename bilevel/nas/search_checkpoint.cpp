@@ -64,6 +64,43 @@ class VisitRecord {
   const SearchSpace* space_;  // null: nothing is taken
 };
 
+std::vector<double> doubles_of(const Tensor& t) {
+  const Tensor values = t.contiguous();
+  return {values.data_ptr<double>(), values.data_ptr<double>() + values.numel()};
+}
+Tensor tensor_of(const nlohmann::json& numbers) {
+  return at::tensor(numbers.get<std::vector<double>>(), at::kDouble);
+}
+
+// A summary with what of its records VisitRecord leaves out.
+template <typename Archive, typename Summary>
+void visit_summary(Archive& a, Summary& s, const SearchSpace& space) {
+  a.as(
+      "end", s.end, [](SearchEnd end) { return static_cast<int>(end); },
+      [](const nlohmann::json& number) { return static_cast<SearchEnd>(number.get<int>()); });
+  a.value("reason", s.reason);
+  a.value("chosen_epoch", s.chosen_epoch);
+  a.as("genotype", s.genotype, genotype_text,
+       [&space](const nlohmann::json& text) { return parse_genotype(space, text.get<std::string>()); });
+  a.as("alpha", s.alpha, doubles_of, tensor_of);
+  a.as("mixture", s.mixture, doubles_of, tensor_of);
+  a.list("history", s.history, [&space](auto& inside, auto& record) {
+    VisitRecord{&space}(inside, record);
+    inside.as("alpha", record.alpha, doubles_of, tensor_of);
+  });
+  a.value("statuses", s.statuses);
+  a.part("counts", s.counts, [](auto& inside, auto& c) {
+    inside.value("inner_gradient", c.inner_gradient);
+    inside.value("outer_gradient", c.outer_gradient);
+    inside.value("hessian", c.hessian);
+    inside.value("cross", c.cross);
+    inside.value("samples", c.samples);
+    inside.value("seconds", c.seconds);
+  });
+  a.value("seconds", s.seconds);
+  a.value("notes", s.notes);
+}
+
 template <typename Archive, typename Mean>
 void visit_mean(Archive& archive, const std::string& name, Mean& mean) {
   archive.tensor("search/" + name + "_sum", mean.sum);
@@ -121,6 +158,19 @@ SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space,
     throw std::runtime_error(
         fmt::format("the checkpoint is none of a search in the space {}: {}", space.name, error.what()));
   }
+}
+
+nlohmann::json packed_summary(const SearchSummary& summary, const SearchSpace& space) {
+  JsonPut put;
+  visit_summary(put, summary, space);
+  return put.object();
+}
+
+SearchSummary unpacked_summary(const nlohmann::json& packed, const SearchSpace& space) {
+  SearchSummary summary;
+  JsonTake take(packed);
+  visit_summary(take, summary, space);
+  return summary;
 }
 
 nlohmann::ordered_json epoch_json(const SearchSpace& space, const EpochRecord& r) {

@@ -12,6 +12,10 @@ void put_search(Checkpoint& checkpoint, const SearchState& state);
 // Tensors go to `device`. Throws std::runtime_error where the checkpoint is none of a search in this space.
 SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space, c10::Device device);
 
+// What a search came to, for another process; doubles that are not finite come back as NaN.
+nlohmann::json packed_summary(const SearchSummary& summary, const SearchSpace& space);
+SearchSummary unpacked_summary(const nlohmann::json& packed, const SearchSpace& space);
+
 // One epoch as JSON, which checkpoints, history files and the program's output share; numbers that are none
 // are null.
 nlohmann::ordered_json epoch_json(const SearchSpace& space, const EpochRecord& record);

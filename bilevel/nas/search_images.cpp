@@ -4,6 +4,8 @@
 
 #include <memory>
 
+#include "bilevel/data/large_tensor.h"
+
 namespace bilevel::nas {
 namespace {
 
@@ -11,7 +13,7 @@ ImageSource source_of(const Tensor& images, const Tensor& labels, const Tensor& 
                       const ImageData& data, const AugmentOptions& augment,
                       const at::TensorOptions& tensors) {
   const auto held = std::make_shared<const DeviceImages>(
-      images.index_select(0, positions), labels.index_select(0, positions), data.mean, data.std, tensors);
+      select_rows(images, positions), labels.index_select(0, positions), data.mean, data.std, tensors);
   ImageSource source;
   source.samples = held->size();
   source.prepare = [held, augment](const Batch& batch) -> LabelledImages {

@@ -168,13 +168,29 @@ int64_t alpha_steps_an_epoch(const SearchOptions& options, int64_t training_imag
   return std::max<int64_t>(1, training_images / (options.batch * weight_steps(options)));
 }
 
+Schedule alpha_schedule(const SearchOptions& options, int64_t steps) {
+  Schedule schedule = options.outer.schedule;
+  schedule.total_steps = std::max<int64_t>(1, steps);
+  return schedule;
+}
+
+double sum_of_factors(const Schedule& schedule, int64_t steps, int power) {
+  if (schedule.kind == ScheduleKind::constant) return static_cast<double>(steps);
+  double total = 0;
+  for (int64_t first = 0, count = 0; first < steps; first += count) {
+    count = std::min(std::max<int64_t>(1, first / 1000), steps - first);
+    total += static_cast<double>(count) * std::pow(schedule.factor(first + (count - 1) / 2), power);
+  }
+  return total;
+}
+
 double default_guard_strength(const SearchOptions& options, int64_t training_images) {
   if (!options.guard.on()) return 0;
   const GuardKind& kind = find_guard(options.guard.name);
   if (kind.travel == 0) return kind.strength;
   const int64_t epochs = std::max<int64_t>(0, options.epochs - options.warmup_epochs);
-  const double travel =
-      options.outer.rate * static_cast<double>(epochs * alpha_steps_an_epoch(options, training_images));
+  const int64_t steps = epochs * alpha_steps_an_epoch(options, training_images);
+  const double travel = options.outer.rate * sum_of_factors(alpha_schedule(options, steps), steps);
   return std::stod(fmt::format("{:.2g}", kind.strength * std::min(1.0, travel / kind.travel)));
 }
 

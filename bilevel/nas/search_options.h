@@ -61,7 +61,7 @@ struct SearchOptions {
 
   uint64_t seed = 0;
   // Derivatives by the supernet's written-out passes (tape/) where it has them; false: by automatic
-  // differentiation, as where ranks share a batch, whose norms take their sums over all ranks.
+  // differentiation.
   bool tape = true;
   void validate() const;
 };
@@ -73,6 +73,11 @@ SearchOptions default_search_options(const SearchSpace& space, const std::string
 // Weight steps before a step of alpha, and steps of alpha an epoch makes on so many training images.
 int64_t weight_steps(const SearchOptions& options);
 int64_t alpha_steps_an_epoch(const SearchOptions& options, int64_t training_images);
+// The schedule of alpha's rate over a search of so many steps of alpha.
+Schedule alpha_schedule(const SearchOptions& options, int64_t steps);
+// Of the schedule's first `steps` factors, each raised to `power`: how far a rate goes, or (2) how far noise
+// does. Long searches are added up in blocks of a thousandth of the steps before them, to about seven digits.
+double sum_of_factors(const Schedule& schedule, int64_t steps, int power = 1);
 // Of the guard where none is given: its own, or in proportion less where alpha goes less far than in the
 // search that it was chosen in (GuardKind::travel), to two digits.
 double default_guard_strength(const SearchOptions& options, int64_t training_images);

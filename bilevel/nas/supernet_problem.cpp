@@ -167,7 +167,7 @@ SupernetProblem::OwnImages SupernetProblem::own_images(const ImageSource& source
                                             batch.size(source.samples), ranks_.group->size()));
   }
   return {source.part ? source.part(batch, slice.begin, slice.count) : source.prepare(slice.batch),
-          slice.weight};
+          {.all_images = batch.size(source.samples), .norms = ranks_.norms.get()}};
 }
 
 Tensor SupernetProblem::own_logits(const Tensor& w, const Tensor& mixture, const OwnImages& own) const {
@@ -176,7 +176,7 @@ Tensor SupernetProblem::own_logits(const Tensor& w, const Tensor& mixture, const
 
 Tensor SupernetProblem::own_loss(const Tensor& w, const Tensor& mixture, const OwnImages& own) const {
   const Tensor mean = at::cross_entropy_loss(own_logits(w, mixture, own), own.images.labels);
-  return ranks_.group ? mean * own.weight : mean;
+  return ranks_.group ? mean * own.share.of(own.images.labels.numel()) : mean;
 }
 
 Tensor SupernetProblem::inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const {
@@ -199,7 +199,7 @@ std::optional<InnerParts> SupernetProblem::inner_parts(const Tensor& w, const Te
   const OwnImages own = own_images(train_, batch);
   InnerParts parts;
   parts.outputs = own_logits(w, mixture(x, batch.seed), own);
-  parts.loss = [labels = own.images.labels, weight = own.weight,
+  parts.loss = [labels = own.images.labels, weight = own.share.of(own.images.labels.numel()),
                 divided = ranks_.group != nullptr](const Tensor& logits) {
     const Tensor mean = at::cross_entropy_loss(logits, labels);
     return divided ? mean * weight : mean;

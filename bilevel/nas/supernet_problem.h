@@ -71,6 +71,12 @@ class SupernetProblem : public SupernetEngine {
   // to is the batch's (ranked_supernet.h adds them up). Every batch must have an image for every rank.
   void divide(BatchRanks ranks);
   const BatchRanks& ranks() const { return ranks_; }
+  // What this rank takes of a batch, and its part of the whole.
+  struct OwnImages {
+    LabelledImages images;
+    BatchShare share = {};
+  };
+  OwnImages own_images(const ImageSource& source, const Batch& batch) const;
 
   // The loss by its parts, for whoever holds prepared images (a captured GPU graph).
   Tensor mixture(const Tensor& x, uint64_t seed) const;
@@ -101,12 +107,7 @@ class SupernetProblem : public SupernetEngine {
               int64_t largest = 0) const;
 
  private:
-  // What this rank takes of a batch, its part of the whole, and the loss of the logits that it has for it.
-  struct OwnImages {
-    LabelledImages images;
-    double weight = 1;
-  };
-  OwnImages own_images(const ImageSource& source, const Batch& batch) const;
+  // The loss of the logits that this rank has for its images.
   Tensor own_logits(const Tensor& w, const Tensor& mixture, const OwnImages& own) const;
   Tensor own_loss(const Tensor& w, const Tensor& mixture, const OwnImages& own) const;
 

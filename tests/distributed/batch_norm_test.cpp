@@ -66,9 +66,13 @@ void expect_the_same_on_ranks(int size, bool by_operations) {
                                : normalize_batch(x, scale, shift, epsilon, ranks.norms, &seen);
         },
         whole, own.begin, own.count);
+    int64_t sums_of_weights = 0;
     for (size_t i = 0; i < found.size(); ++i) {
       const bool of_images = found[i].dim() == 4;
-      if (!of_images) group->sum_(found[i]);
+      if (!of_images) {
+        group->sum_(found[i]);
+        ++sums_of_weights;
+      }
       const Tensor there = of_images ? expected[i].narrow(0, own.begin, own.count) : expected[i];
       EXPECT_LT(relative_error(found[i], there), 1e-12) << "value " << i << " on rank " << group->rank();
     }
@@ -76,6 +80,7 @@ void expect_the_same_on_ranks(int size, bool by_operations) {
     EXPECT_LT(relative_error(seen.variance, whole.x.var({0, 2, 3}, /*unbiased=*/false)), 1e-13);
     EXPECT_EQ(seen.count, 7 * 8);
     EXPECT_GT(ranks.norms->sent().bytes, 0);
+    EXPECT_EQ(without_norms(ranks).calls, sums_of_weights) << "sums of norms are counted apart";
   });
 }
 

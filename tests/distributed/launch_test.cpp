@@ -114,8 +114,8 @@ TEST(Ranks, commands_that_do_not_divide_their_work_are_refused) {
   EXPECT_THAT(
       output.err,
       HasSubstr("bilevel launch started 2 processes of `bilevel check`, each of which would do the "
-                "whole of it: only solve, clean, tune, interact, search, train, learn, compare divide "
-                "their work; start one process"));
+                "whole of it: only solve, clean, tune, interact, search, train, learn, compare, reproduce "
+                "divide their work; start one process"));
 }
 
 TEST(Ranks, options_of_a_group_are_refused_without_one) {

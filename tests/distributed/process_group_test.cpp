@@ -38,6 +38,7 @@ TEST(ProcessGroup, sums_are_over_all_ranks_and_counted) {
     EXPECT_TRUE(at::equal(b, at::full({2, 3}, 6.0, doubles())));
     EXPECT_EQ(c.dim(), 0);
     EXPECT_EQ(c.item<double>(), 60);
+    EXPECT_EQ(c.storage().nbytes(), 8U) << "a number keeps all that it was summed with";
     EXPECT_EQ(group->communication().calls, 2);
     EXPECT_EQ(group->communication().bytes, 32 + 56);
     EXPECT_GT(group->communication().seconds, 0);

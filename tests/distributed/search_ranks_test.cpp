@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "bilevel/core/random.h"
@@ -14,6 +17,7 @@
 #include "bilevel/nas/search.h"
 #include "bilevel/nas/search_images.h"
 #include "bilevel/nas/synthetic_images.h"
+#include "bilevel/nas/tape/taped_supernet.h"
 #include "tests/distributed/ranks.h"
 #include "tests/support.h"
 
@@ -75,10 +79,15 @@ TEST_P(EverySpace, has_the_derivatives_of_the_whole_batch_on_ranks) {
     test::run_ranks(size, [&](const auto& group) {
       SupernetProblem own = small_problem(GetParam());
       own.divide(divided_among(group));
-      const std::vector<Tensor> found = all_products(RankedSupernet(own), own);
-      ASSERT_EQ(found.size(), expected.size());
-      for (size_t i = 0; i < found.size(); ++i) {
-        EXPECT_LT(relative_error(found[i], expected[i]), 1e-11) << "value " << i << " on " << size;
+      for (const bool taped : {false, true}) {
+        std::unique_ptr<SupernetEngine> tape = taped ? tape_supernet(own) : nullptr;
+        ASSERT_EQ(taped, tape != nullptr);
+        const std::vector<Tensor> found = all_products(RankedSupernet(own, std::move(tape)), own);
+        ASSERT_EQ(found.size(), expected.size());
+        for (size_t i = 0; i < found.size(); ++i) {
+          EXPECT_LT(relative_error(found[i], expected[i]), 1e-11)
+              << "value " << i << " on " << size << (taped ? ", taped" : "");
+        }
       }
     });
   }
@@ -95,7 +104,8 @@ TEST(OwnNorms, are_those_of_a_mean_over_the_pieces) {
   test::run_ranks(2, [&](const auto& group) {
     SupernetProblem own = small_problem("nasbench201");
     own.divide(divided_among(group, /*global_norms=*/false));
-    const Tensor sum = RankedSupernet(own).inner_gradient(w, x, batch);
+    const Tensor sum = RankedSupernet(own).inner_gradient(w, x, batch),
+                 taped = RankedSupernet(own, tape_supernet(own)).inner_gradient(w, x, batch);
     Tensor expected = at::zeros_like(w);
     for (const int64_t begin : {0, 4}) {
       // What prepare would have at these positions, by itself.
@@ -105,8 +115,9 @@ TEST(OwnNorms, are_those_of_a_mean_over_the_pieces) {
       expected += 0.5 * piece.inner_gradient(w, x, {});
     }
     EXPECT_LT(relative_error(sum, expected), 1e-12);
+    EXPECT_LT(relative_error(taped, expected), 1e-11);
     EXPECT_GT(relative_error(sum, alone.inner_gradient(w, x, batch)), 1e-3);
-    EXPECT_EQ(group->communication().calls, 1);
+    EXPECT_EQ(group->communication().calls, 2);  // one each
   });
 }
 
@@ -250,7 +261,15 @@ TEST(SearchOfRanks, sends_what_a_step_of_idarts_needs) {
     const int64_t w = own.initial_inner(0).numel(), x = own.initial_outer(0).numel();
     const int64_t t = options.inner.steps, k = options.hypergradient.terms;
     EXPECT_EQ(bytes[1] - bytes[0], 8 * ((t + k + 1) * w + 3 * x + 1));
-    EXPECT_GT(norm_calls[1], norm_calls[0]);
+    // The norms that end in one node are one sum forwards and one backwards. T gradients in w, the outer one,
+    // the point of K products, these, and two gradients in alpha for the cross difference.
+    int64_t nodes = 0;
+    const std::optional<Tape> tape = record(own.supernet());
+    for (const Tape::Operation& operation : tape->operations) {
+      const auto* mix = std::get_if<Tape::Mix>(&operation);
+      nodes += mix != nullptr && !mix->norms.empty() ? 1 : 0;
+    }
+    EXPECT_EQ(norm_calls[1] - norm_calls[0], 2 * (t + k + 4) * nodes);
   });
 }
 

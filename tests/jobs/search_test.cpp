@@ -195,6 +195,16 @@ TEST(SearchJob, DefaultsFollowTheNumberOfOnesOwnImages) {
       "search: for 719 training images, in place of the published defaults: batch = 8, warmup_epochs = 9, "
       "alpha_rate = 0.0016");
   EXPECT_EQ(scaled(25000, nothing).first, "");
+  // By a rate that falls like 1 / sqrt, fewer steps go less far behind: sqrt(50 * 390 / (41 * 89)) times
+  // 3e-4.
+  EXPECT_EQ(scaled(719,
+                   [](SearchJobOptions& o) {
+                     Schedule falling;
+                     falling.kind = ScheduleKind::inverse_sqrt;
+                     o.given.set(o.search.outer.schedule, falling);
+                   })
+                .second.outer.rate,
+            0.0007);
   EXPECT_EQ(scaled(40, nothing).second.outer.rate, 0.02);
   const auto [kept, kept_options] = scaled(719, [](SearchJobOptions& o) {
     o.given.set(o.search.batch, 32);
@@ -227,6 +237,13 @@ TEST(SearchJob, SaysWhereAlphaHasMovedByNoMoreThanChance) {
   EXPECT_NEAR(by_chance.alpha_moved_by_chance, 0.02 * std::sqrt(10 * 4 * 0.8), 1e-12);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(warnings[0], HasSubstr("which operations lead is chance here"));
+  SearchJobOptions falling = small_search("darts-first-order");
+  falling.search.epochs = 12;
+  falling.search.outer.rate = 0.02;
+  falling.search.outer.schedule.kind = ScheduleKind::linear;  // squares of 40/40, 39/40, ...
+  RunContext quiet;
+  EXPECT_NEAR(run_search_on(images, falling, quiet).alpha_moved_by_chance,
+              0.02 * std::sqrt(40 * 41 * 81 / 6.0 / 1600 * 0.8), 1e-12);
   EXPECT_EQ(by_chance.json.at("alpha_moved"), by_chance.alpha_moved);
 }
 

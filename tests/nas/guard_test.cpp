@@ -158,6 +158,25 @@ TEST(Guards, TheDefaultIsForMethodsThatMoveAlpha) {
   }
 }
 
+TEST(AlphaSchedule, SumsAreThoseOfItsFactors) {
+  for (const Schedule& s : {Schedule{}, Schedule{.kind = ScheduleKind::inverse_sqrt},
+                            Schedule{.kind = ScheduleKind::cosine, .total_steps = 20'000},
+                            Schedule{.kind = ScheduleKind::linear, .total_steps = 7, .final_fraction = 0.1},
+                            Schedule{.kind = ScheduleKind::power, .exponent = 0.75}}) {
+    for (const int64_t steps : {0, 1, 9, 20'000}) {
+      double sum = 0, squares = 0;
+      for (int64_t t = 0; t < steps; ++t) {
+        sum += s.factor(t);
+        squares += s.factor(t) * s.factor(t);
+      }
+      EXPECT_NEAR(sum_of_factors(s, steps), sum, 1e-6 * sum) << schedule_kind_name(s.kind);
+      EXPECT_NEAR(sum_of_factors(s, steps, 2), squares, 1e-6 * squares) << schedule_kind_name(s.kind);
+    }
+  }
+  const Schedule falling{.kind = ScheduleKind::inverse_sqrt};
+  EXPECT_NEAR(sum_of_factors(falling, 1'000'000'000'000), 2e6, 10);  // at once
+}
+
 // 25 with 50 epochs of 390 steps at 3e-4; less where alpha goes less far, and never more.
 TEST(Guards, TheDefaultStrengthOfBetaDecayGoesWithTheWayOfAlpha) {
   SearchOptions options = default_search_options(make_space("nasbench201"), "darts-first-order");
@@ -173,6 +192,9 @@ TEST(Guards, TheDefaultStrengthOfBetaDecayGoesWithTheWayOfAlpha) {
   EXPECT_EQ(default_guard_strength(options, 25000), 25);
   options.warmup_epochs = 100;
   EXPECT_EQ(default_guard_strength(options, 25000), 0);
+  options = default_search_options(make_space("nasbench201"), "darts-first-order");
+  options.outer.schedule.kind = ScheduleKind::cosine;  // goes half as far, and a step
+  EXPECT_EQ(default_guard_strength(options, 25000), 13);
   options = default_search_options(make_space("nasbench201"), "idarts");  // 97 steps, 30 epochs
   EXPECT_EQ(default_guard_strength(options, 25000), 3.7);
   options.alpha_steps = 390;

@@ -268,6 +268,9 @@ TEST(Tape, LetsNotANumberThrough) {
     const OuterGradients g =
         taped->gradients(base.initial_inner(0), base.softmax_point(base.initial_outer(0)), images);
     EXPECT_TRUE(std::isnan(g.loss.item<double>())) << c.space;
+    // Backwards, too: adjoints where a feature is no number.
+    EXPECT_GT(g.w.isnan().sum().item<int64_t>(), g.w.numel() / 2) << c.space;
+    EXPECT_TRUE(g.x.isnan().any().item<bool>()) << c.space;
   }
 }
 

@@ -27,10 +27,11 @@ Tensor last_channels(const Tensor& t) { return t.contiguous(at::MemoryFormat::Ch
 
 template <typename T>
 ForwardPass<T>::ForwardPass(const TapeOnDevice& on, const Tensor& w, const Tensor& mixture,
-                            const Tensor& images)
+                            const Tensor& images, const BatchShare& share)
     : on_(on),
       options_(w.options().requires_grad(false)),
       images_(images.size(0)),
+      share_(share),
       readers_(on.tape.slots.size()),
       branches_(w) {
   const at::AutoGradMode no_graph(false);
@@ -198,12 +199,14 @@ fused::Node<T> ForwardPass<T>::node(const Tape::Mix& mix, const ForwardValues* d
 template <typename T>
 void ForwardPass<T>::statistics(const std::vector<Tape::NormTerm>& norms, ForwardValues& f, bool tangent) {
   std::map<std::tuple<int64_t, int64_t, int64_t>, std::vector<size_t>> groups;
+  std::vector<size_t> found;
   for (const Tape::NormTerm& term : norms) {
     if (f.mean[term.slot].defined()) continue;
     const Tape::Slot& s = tape().slots[term.slot];
     f.mean[term.slot] = at::empty({s.channels}, options_);
     f.inverse[term.slot] = at::empty({s.channels}, options_);
     groups[{s.channels, s.height, s.width}].push_back(term.slot);
+    found.push_back(term.slot);
   }
   for (const auto& group : groups) {
     const std::vector<size_t>& slots = group.second;
@@ -231,6 +234,32 @@ void ForwardPass<T>::statistics(const std::vector<Tape::NormTerm>& norms, Forwar
       at_place(f_.value[slots[first]], [&](auto place) { fused::statistics(work, tangent, place); });
     }
   }
+  if (share_.norms != nullptr && !found.empty()) sum_statistics(found, f, tangent);
+}
+
+// Of the whole batch, from those of this rank's images: means of the ranks' means, weighted by their images,
+// and of second moments, of which the square of the mean is taken off in double.
+template <typename T>
+void ForwardPass<T>::sum_statistics(const std::vector<size_t>& slots, ForwardValues& f, bool tangent) {
+  Tensors first, second;
+  for (const size_t slot : slots) {
+    first.push_back(f.mean[slot]);
+    second.push_back(f.inverse[slot]);
+  }
+  Tensor sums = at::stack({at::cat(first), at::cat(second)}).to(at::kDouble);
+  const Tensor mean = sums[0], rest = sums[1];
+  if (!tangent) rest.copy_(rest.square().reciprocal_().sub_(batch_norm_epsilon).add_(mean.square()));
+  sums.mul_(share_.of(images_));
+  share_.norms->sum_(sums);
+  if (!tangent) rest.sub_(mean.square()).clamp_min_(0).add_(batch_norm_epsilon).rsqrt_();
+  sums = sums.to(first.front().scalar_type());
+  int64_t at = 0;
+  for (const size_t slot : slots) {
+    const int64_t channels = tape().slots[slot].channels;
+    f.mean[slot] = sums[0].narrow(0, at, channels);
+    f.inverse[slot] = sums[1].narrow(0, at, channels);
+    at += channels;
+  }
 }
 
 template <typename T>
@@ -255,6 +284,7 @@ void ForwardPass<T>::run(const Tape::Convolve& op, ForwardValues& f, bool tangen
     branches_.run(beside, [&] { by_weights = convolved(image, f.weights[op.weight], op.form); });
   }
   if (!image_dot.defined()) {  // of the images
+    if (!readers_[op.out].only_normed()) branches_.join(beside);
     f.value[op.out] = by_weights.defined() ? by_weights : at::zeros_like(f_.value[op.out]);
     return;
   }

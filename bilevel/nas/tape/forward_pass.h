@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bilevel/core/tensor.h"
+#include "bilevel/nas/batch_ranks.h"
 #include "bilevel/nas/tape/branches.h"
 #include "bilevel/nas/tape/fused.h"
 #include "bilevel/nas/tape/tape_on_device.h"
@@ -49,7 +50,9 @@ struct SlotReaders {
 template <typename T>
 class ForwardPass {
  public:
-  ForwardPass(const TapeOnDevice& on, const Tensor& w, const Tensor& mixture, const Tensor& images);
+  // `share`: what the images are of their batch. The statistics of all norms of a mix are one sum over ranks.
+  ForwardPass(const TapeOnDevice& on, const Tensor& w, const Tensor& mixture, const Tensor& images,
+              const BatchShare& share = {});
 
   const ForwardValues& values() const { return f_; }
   // Along (w_dot, mixture_dot), either undefined = 0.
@@ -59,6 +62,8 @@ class ForwardPass {
   const TapeOnDevice& on_device() const { return on_; }
   const at::TensorOptions& options() const { return options_; }
   int64_t images() const { return images_; }
+  int64_t all_images() const { return share_.all_images == 0 ? images_ : share_.all_images; }
+  const BatchShare& share() const { return share_; }
   const SlotReaders& readers(size_t slot) const { return readers_[slot]; }
   Branches& branches() { return branches_; }
   void keep(Tensor t) { kept_.push_back(std::move(t)); }  // until the pass ends, for branches
@@ -89,12 +94,14 @@ class ForwardPass {
   void run(const Tape::Concatenate& op, ForwardValues& f, bool tangent);
   void run(const Tape::Mix& op, ForwardValues& f, bool tangent);
   void statistics(const std::vector<Tape::NormTerm>& norms, ForwardValues& f, bool tangent);
+  void sum_statistics(const std::vector<size_t>& slots, ForwardValues& f, bool tangent);
   const T* learned(const ForwardValues& f, const Tape::NormTerm& term,
                    const std::optional<size_t>& index) const;
 
   const TapeOnDevice& on_;
   at::TensorOptions options_;
   int64_t images_;
+  BatchShare share_;
   std::vector<SlotReaders> readers_;
   ForwardValues f_;
   Tensors kept_;

@@ -42,7 +42,7 @@ __global__ __launch_bounds__(mixing_threads, 4) void mix_kernel(const __grid_con
   if (work.rectified == nullptr) return;
   if (tangent) pixels.read(work.value, channels, c, x);
 #pragma unroll
-  for (int i = 0; i < at_once; ++i) y[i] = (tangent ? x[i] : y[i]) > T(0) ? y[i] : T(0);
+  for (int i = 0; i < at_once; ++i) y[i] = (tangent ? x[i] : y[i]) <= T(0) ? T(0) : y[i];  // a NaN stays
   pixels.write(work.rectified, channels, c, y);
 }
 

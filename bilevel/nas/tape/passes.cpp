@@ -21,7 +21,8 @@ namespace {
 template <typename T>
 class Point : public TapePoint {
  public:
-  Point(const TapeOnDevice& on, const Tensor& w, const Tensor& mixture, const LabelledImages& images);
+  Point(const TapeOnDevice& on, const Tensor& w, const Tensor& mixture, const LabelledImages& images,
+        const BatchShare& share);
   Tensor loss() const override { return loss_; }
   TapeGradients gradients(const Wanted& wanted) override;
   Tensor gradient_in_weights() override;
@@ -37,6 +38,7 @@ class Point : public TapePoint {
     Tensors in_weight;          // entries of the weights
     Tensors shares, of_shares;  // of such, and where their sums go
     Tensors totals;             // operations: the mixes' sums
+    Tensors of_norms;           // those that norms spread: of all ranks, as if these images were the batch
   };
 
   const Tape& tape() const { return forward_.tape(); }
@@ -44,6 +46,7 @@ class Point : public TapePoint {
   Backward start() const;
   void add(Backward& b, size_t slot, bool rectified, const Tensor& adjoint);
   fused::Sources<T> sources(size_t slot, const Backward& b, const ForwardValues* dot) const;
+  void sum_totals(const Tape::Mix& mix, size_t operation, Backward& b) const;
   void gather(size_t slot, const Tape::Mix* mix, size_t operation, Backward& b, const ForwardValues* dot);
   void gather_unless_there(size_t slot, size_t operation, Backward& b, const ForwardValues* dot);
   void spread(const Tape::Mix& op, size_t operation, Backward& b, const ForwardValues* dot);
@@ -73,12 +76,14 @@ class Point : public TapePoint {
 };
 
 template <typename T>
-Point<T>::Point(const TapeOnDevice& on, const Tensor& w, const Tensor& mixture, const LabelledImages& images)
-    : forward_(on, w, mixture, images.images), labels_(images.labels) {
+Point<T>::Point(const TapeOnDevice& on, const Tensor& w, const Tensor& mixture, const LabelledImages& images,
+                const BatchShare& share)
+    : forward_(on, w, mixture, images.images, share), labels_(images.labels) {
   const at::AutoGradMode no_graph(false);
   const Tensor log_probabilities = at::log_softmax(f().logits, 1);
   probabilities_ = log_probabilities.exp();
   loss_ = at::nll_loss(log_probabilities, labels_);
+  if (share.all_images > 0) loss_ = loss_ * share.of(forward_.images());
 }
 
 template <typename T>
@@ -88,6 +93,7 @@ typename Point<T>::Backward Point<T>::start() const {
   b.direct.resize(tape().slots.size());
   b.rectified.resize(tape().slots.size());
   b.totals.resize(tape().operations.size());
+  b.of_norms.resize(tape().operations.size());
   b.in_weight.resize(tape().weights.entries().size());
   return b;
 }
@@ -137,10 +143,13 @@ fused::Sources<T> Point<T>::sources(size_t slot, const Backward& b, const Forwar
   return s;
 }
 
-// The adjoint of a slot, and the sums that the mix which made it needs.
+// The adjoint of a slot, and the sums that the mix which made it needs. What is added up may come from a
+// branch: a convolution's output is read by others than norms, as that of a depthwise one is by its pointwise
+// one.
 template <typename T>
 void Point<T>::gather(size_t slot, const Tape::Mix* mix, size_t operation, Backward& b,
                       const ForwardValues* dot) {
+  forward_.branches().join(beside);
   fused::Gathering<T> work{};
   work.sources = sources(slot, b, dot);
   const Tensor adjoint = forward_.empty(slot);
@@ -160,6 +169,19 @@ void Point<T>::gather(size_t slot, const Tape::Mix* mix, size_t operation, Backw
   RECORD_USER_SCOPE("adjoints gathered and summed");
   at_place(adjoint, [&](auto place) { fused::gather(work, dot != nullptr, place); });
   b.adjoint[slot] = adjoint;
+  if (mix != nullptr && !mix->norms.empty()) sum_totals(*mix, operation, b);
+}
+
+template <typename T>
+void Point<T>::sum_totals(const Tape::Mix& mix, size_t operation, Backward& b) const {
+  const BatchShare& share = forward_.share();
+  const Tensor& own = b.totals[operation];
+  b.of_norms[operation] = own;
+  if (share.norms == nullptr) return;
+  Tensor sums = own.narrow(0, 0, 1 + static_cast<int64_t>(mix.norms.size()))
+                    .to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+  share.norms->sum_(sums);
+  b.of_norms[operation] = sums.mul_(share.of(forward_.images())).to(own.scalar_type());
 }
 
 // Where norms alone read a slot, `spread` has left its adjoint.
@@ -180,10 +202,10 @@ void Point<T>::spread(const Tape::Mix& op, size_t operation, Backward& b, const 
     work.node.norm[i].adjoint = data<T>(adjoint) + term.channel;
   }
   work.adjoint = data<T>(b.adjoint[op.out]);
-  work.totals = data<T>(b.totals[operation]);
+  work.totals = data<T>(b.of_norms[operation]);
   if (dot != nullptr) {
     work.adjoint_before = data<T>(b_.adjoint[op.out]);
-    work.totals_before = data<T>(b_.totals[operation]);
+    work.totals_before = data<T>(b_.of_norms[operation]);
   }
   RECORD_USER_SCOPE("adjoints of norms");
   at_place(b.adjoint[op.out], [&](auto place) { fused::spread(work, dot != nullptr, place); });
@@ -191,7 +213,6 @@ void Point<T>::spread(const Tape::Mix& op, size_t operation, Backward& b, const 
 
 template <typename T>
 void Point<T>::run(const Tape::Mix& op, size_t i, Backward& b, const ForwardValues* dot, const Wanted&) {
-  forward_.branches().join(beside);
   gather(op.out, &op, i, b, dot);
   spread(op, i, b, dot);
 }
@@ -205,7 +226,6 @@ void Point<T>::run(const Tape::Pool& op, size_t i, Backward& b, const ForwardVal
 template <typename T>
 void Point<T>::run(const Tape::AveragePool& op, size_t i, Backward& b, const ForwardValues* dot,
                    const Wanted&) {
-  forward_.branches().join(beside);
   gather_unless_there(op.out, i, b, dot);
   add(b, op.in, false,
       at::avg_pool2d_backward(b.adjoint[op.out], f().value[op.in], {op.kernel, op.kernel},
@@ -216,7 +236,6 @@ void Point<T>::run(const Tape::AveragePool& op, size_t i, Backward& b, const For
 
 template <typename T>
 void Point<T>::run(const Tape::MaxPool& op, size_t i, Backward& b, const ForwardValues* dot, const Wanted&) {
-  forward_.branches().join(beside);
   gather_unless_there(op.out, i, b, dot);
   const Tensor in_input = forward_.empty(op.in);
   fused::MaxPooling<T> work = forward_.max_pooling(op);
@@ -229,7 +248,6 @@ void Point<T>::run(const Tape::MaxPool& op, size_t i, Backward& b, const Forward
 
 template <typename T>
 void Point<T>::run(const Tape::Shift& op, size_t i, Backward& b, const ForwardValues* dot, const Wanted&) {
-  forward_.branches().join(beside);
   gather_unless_there(op.out, i, b, dot);
   const Tape::Slot& to = tape().slots[op.in];
   add(b, op.in, true,
@@ -240,7 +258,6 @@ void Point<T>::run(const Tape::Shift& op, size_t i, Backward& b, const ForwardVa
 template <typename T>
 void Point<T>::run(const Tape::Concatenate& op, size_t i, Backward& b, const ForwardValues* dot,
                    const Wanted&) {
-  forward_.branches().join(beside);
   gather_unless_there(op.out, i, b, dot);
   std::map<size_t, Tensor> of_slots;
   int64_t from = 0;
@@ -342,13 +359,13 @@ void Point<T>::run(const Tape::Depthwise& op, size_t i, Backward& b, const Forwa
 template <typename T>
 Tensor Point<T>::in_logits() const {
   return (probabilities_ - at::one_hot(labels_, probabilities_.size(1)))
-      .div_(static_cast<double>(forward_.images()));
+      .div_(static_cast<double>(forward_.all_images()));
 }
 
 template <typename T>
 Tensor Point<T>::in_logits_dot(const Tensor& logits_dot) const {
   const Tensor& p = probabilities_;
-  return (p * (logits_dot - (p * logits_dot).sum(1, true))).div_(static_cast<double>(forward_.images()));
+  return (p * (logits_dot - (p * logits_dot).sum(1, true))).div_(static_cast<double>(forward_.all_images()));
 }
 
 template <typename T>
@@ -466,9 +483,9 @@ bool can_run_tape(const at::TensorOptions& tensors) {
 }
 
 std::unique_ptr<TapePoint> run_tape(const TapeOnDevice& tape, const Tensor& w, const Tensor& mixture,
-                                    const LabelledImages& images) {
-  if (w.scalar_type() == at::kDouble) return std::make_unique<Point<double>>(tape, w, mixture, images);
-  if (w.scalar_type() == at::kFloat) return std::make_unique<Point<float>>(tape, w, mixture, images);
+                                    const LabelledImages& images, const BatchShare& share) {
+  if (w.scalar_type() == at::kDouble) return std::make_unique<Point<double>>(tape, w, mixture, images, share);
+  if (w.scalar_type() == at::kFloat) return std::make_unique<Point<float>>(tape, w, mixture, images, share);
   throw std::invalid_argument("a tape runs in float or double");
 }
 

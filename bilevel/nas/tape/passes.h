@@ -21,7 +21,7 @@ struct Wanted {
 class TapePoint {
  public:
   virtual ~TapePoint() = default;
-  virtual Tensor loss() const = 0;  // mean cross entropy
+  virtual Tensor loss() const = 0;  // cross entropy, the images' part of the batch's mean
   // The backward pass; at most once, and before any product.
   virtual TapeGradients gradients(const Wanted& wanted) = 0;
   // What gradients() left out: products need the adjoints of the features alone.
@@ -35,8 +35,9 @@ class TapePoint {
 
 // Float and double on the CPU, and on a GPU where the kernels were built.
 bool can_run_tape(const at::TensorOptions& tensors);
-// Runs the forward pass. `tape` must outlive the result.
+// Runs the forward pass. `tape` must outlive the result. Where ranks share a batch, all of them run the same
+// passes in the same order; loss and derivatives are a rank's part, which they sum.
 std::unique_ptr<TapePoint> run_tape(const TapeOnDevice& tape, const Tensor& w, const Tensor& mixture,
-                                    const LabelledImages& images);
+                                    const LabelledImages& images, const BatchShare& share = {});
 
 }  // namespace bilevel::nas

@@ -99,7 +99,7 @@ __device__ void gather_at(const Sources<T>& s, const Shape& shape, const Pixels<
   if (s.rectifies()) {
     pixels.read(s.feature, channels, c, x);
 #pragma unroll
-    for (int i = 0; i < count; ++i) a[i] = x[i] > T(0) ? a[i] : T(0);
+    for (int i = 0; i < count; ++i) a[i] = x[i] <= T(0) ? T(0) : a[i];  // where it is NaN, too
   }
   for (int n = 0; n < s.directs; ++n) pixels.add(s.direct[n], channels, c, a);
   for (int n = s.rectified_weights; n < s.weighted; ++n) add_weighted(n);

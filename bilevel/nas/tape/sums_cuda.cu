@@ -93,7 +93,9 @@ __global__ __launch_bounds__(256) void end_statistics_kernel(const __grid_consta
     work.moment[which][c] = static_cast<T>(second);
   } else {
     work.mean[which][c] = static_cast<T>(static_cast<double>(work.z[which][c]) + first);
-    work.inverse[which][c] = static_cast<T>(1 / sqrt(fmax(second - first * first, 0.0) + work.epsilon));
+    const double variance = second - first * first;
+    // fmax would turn a NaN into 0.
+    work.inverse[which][c] = static_cast<T>(1 / sqrt((variance < 0 ? 0.0 : variance) + work.epsilon));
   }
 }
 

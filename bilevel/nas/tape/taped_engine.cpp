@@ -27,23 +27,29 @@ class TapedEngine : public SupernetEngine {
   }
 
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override {
-    return taped_.gradient(w, base_.mixture(x.detach(), batch.seed), base_.train().prepare(batch));
+    return inner_gradient_at(w, base_.mixture(x.detach(), batch.seed), batch);
   }
   Tensor inner_gradient_at(const Tensor& w, const Tensor& mixture, const Batch& batch) const override {
-    return taped_.gradient(w, mixture, base_.train().prepare(batch));
+    const OwnImages own = base_.own_images(base_.train(), batch);
+    return taped_.gradient(w, mixture, own.images, own.share);
   }
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override {
-    return taped_.gradient_in_alpha(w, base_.mixture_point(x, batch.seed), base_.train().prepare(batch));
+    const OwnImages own = base_.own_images(base_.train(), batch);
+    return taped_.gradient_in_alpha(w, base_.mixture_point(x, batch.seed), own.images, own.share);
   }
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override {
-    return taped_.gradients(w, base_.mixture_point(x, batch.seed), base_.valid().prepare(batch));
+    const OwnImages own = base_.own_images(base_.valid(), batch);
+    return taped_.gradients(w, base_.mixture_point(x, batch.seed), own.images, own.share);
   }
   std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
                                            const Batch& batch) const override {
-    return taped_.linearize(w, base_.mixture_point(x, batch.seed), base_.train().prepare(batch));
+    const OwnImages own = base_.own_images(base_.train(), batch);
+    return taped_.linearize(w, base_.mixture_point(x, batch.seed), own.images, own.share);
   }
 
  private:
+  using OwnImages = SupernetProblem::OwnImages;
+
   const SupernetProblem& base_;
   TapedSupernet taped_;
 };

@@ -11,11 +11,11 @@ namespace {
 class TapedLinearization : public Linearization {
  public:
   TapedLinearization(std::shared_ptr<const TapeOnDevice> tape, const SearchSpace& space, const Tensor& w,
-                     MixturePoint mixture, const LabelledImages& images)
+                     MixturePoint mixture, const LabelledImages& images, const BatchShare& share)
       : tape_(std::move(tape)),
         space_(space),
         mixture_(std::move(mixture)),
-        point_(run_tape(*tape_, w, mixture_.value, images)) {
+        point_(run_tape(*tape_, w, mixture_.value, images, share)) {
     point_->gradients({.w = false, .mixture = false});
   }
 
@@ -58,20 +58,21 @@ std::optional<TapedSupernet> TapedSupernet::make(const SupernetProblem& base) {
   return TapedSupernet(base, std::make_shared<const TapeOnDevice>(std::move(*tape), tensors));
 }
 
-Tensor TapedSupernet::gradient(const Tensor& w, const Tensor& mixture, const LabelledImages& images) const {
-  return run_tape(*tape_, w, mixture.detach(), images)->gradients({.w = true, .mixture = false}).w;
+Tensor TapedSupernet::gradient(const Tensor& w, const Tensor& mixture, const LabelledImages& images,
+                               const BatchShare& share) const {
+  return run_tape(*tape_, w, mixture.detach(), images, share)->gradients({.w = true, .mixture = false}).w;
 }
 
 Tensor TapedSupernet::gradient_in_alpha(const Tensor& w, const MixturePoint& mixture,
-                                        const LabelledImages& images) const {
+                                        const LabelledImages& images, const BatchShare& share) const {
   const TapeGradients g =
-      run_tape(*tape_, w, mixture.value, images)->gradients({.w = false, .mixture = true});
+      run_tape(*tape_, w, mixture.value, images, share)->gradients({.w = false, .mixture = true});
   return mixture.derivative(base_->supernet().space(), g.mixture);
 }
 
 OuterGradients TapedSupernet::gradients(const Tensor& w, const MixturePoint& mixture,
-                                        const LabelledImages& images) const {
-  const std::unique_ptr<TapePoint> point = run_tape(*tape_, w, mixture.value, images);
+                                        const LabelledImages& images, const BatchShare& share) const {
+  const std::unique_ptr<TapePoint> point = run_tape(*tape_, w, mixture.value, images, share);
   const TapeGradients g = point->gradients({});
   OuterGradients result;
   result.loss = point->loss();
@@ -81,8 +82,9 @@ OuterGradients TapedSupernet::gradients(const Tensor& w, const MixturePoint& mix
 }
 
 std::unique_ptr<Linearization> TapedSupernet::linearize(const Tensor& w, const MixturePoint& mixture,
-                                                        const LabelledImages& images) const {
-  return std::make_unique<TapedLinearization>(tape_, base_->supernet().space(), w, mixture, images);
+                                                        const LabelledImages& images,
+                                                        const BatchShare& share) const {
+  return std::make_unique<TapedLinearization>(tape_, base_->supernet().space(), w, mixture, images, share);
 }
 
 }  // namespace bilevel::nas

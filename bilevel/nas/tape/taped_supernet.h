@@ -19,12 +19,15 @@ class TapedSupernet {
   static std::optional<TapedSupernet> make(const SupernetProblem& base);
 
   // The loss is the cross entropy on `images` with the mixture of the point; derivatives in alpha are by the
-  // point's.
-  Tensor gradient(const Tensor& w, const Tensor& mixture, const LabelledImages& images) const;  // in w
-  Tensor gradient_in_alpha(const Tensor& w, const MixturePoint& mixture, const LabelledImages& images) const;
-  OuterGradients gradients(const Tensor& w, const MixturePoint& mixture, const LabelledImages& images) const;
+  // point's. `share`: what the images are of a batch that ranks divide (run_tape()).
+  Tensor gradient(const Tensor& w, const Tensor& mixture, const LabelledImages& images,
+                  const BatchShare& share = {}) const;  // in w
+  Tensor gradient_in_alpha(const Tensor& w, const MixturePoint& mixture, const LabelledImages& images,
+                           const BatchShare& share = {}) const;
+  OuterGradients gradients(const Tensor& w, const MixturePoint& mixture, const LabelledImages& images,
+                           const BatchShare& share = {}) const;
   std::unique_ptr<Linearization> linearize(const Tensor& w, const MixturePoint& mixture,
-                                           const LabelledImages& images) const;
+                                           const LabelledImages& images, const BatchShare& share = {}) const;
 
  private:
   TapedSupernet(const SupernetProblem& base, std::shared_ptr<const TapeOnDevice> tape)
@@ -34,8 +37,8 @@ class TapedSupernet {
   std::shared_ptr<const TapeOnDevice> tape_;
 };
 
-// The supernet's derivatives by its tape, batch by batch, without graphs; null where it has none or its
-// tensors are not the CPU's. `base` must outlive the result.
+// The supernet's derivatives by its tape, batch by batch, without graphs, or this rank's part of them where
+// it was divided; null where it has none or its tensors are not the CPU's. `base` must outlive the result.
 std::unique_ptr<SupernetEngine> tape_supernet(const SupernetProblem& base);  // taped_engine.cpp
 
 }  // namespace bilevel::nas
