@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/Exceptions.h>
 
 #include <exception>
 #include <filesystem>
@@ -52,6 +53,10 @@ void translate(std::exception_ptr error) {
     if (error) std::rethrow_exception(error);
   } catch (const py::builtin_exception&) {
     throw;  // pybind11's own TypeError and the like
+  } catch (python_error& e) {
+    // Raised by a user's backward, which PyTorch called for us: type, value and traceback are still there.
+    if (!PyErr_Occurred()) e.restore();
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, e.what());
   } catch (const OptionError& e) {
     raise(says_missing(e.what()) ? PyExc_FileNotFoundError : types().option, e);
   } catch (const NotFiniteError& e) {

@@ -113,6 +113,23 @@ constexpr EstimatorField estimator_fields[] = {{"terms", "terms"},
                                                {"seed", "seed"},
                                                {"checkpoint_megabytes", "byte_budget"}};
 
+// Those that were given.
+std::vector<EstimatorField> given_estimator_fields(HypergradientOptions& options) {
+  static const std::vector<const Field*> rows = [] {
+    std::vector<const Field*> all;
+    for (const EstimatorField& one : estimator_fields) {
+      all.push_back(&find_field(HypergradientOptions::fields().rows(), one.name));
+    }
+    return all;
+  }();
+  std::vector<EstimatorField> given;
+  const OptionsView view(options);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (view.is_given(*rows[i])) given.push_back(estimator_fields[i]);
+  }
+  return given;
+}
+
 [[noreturn]] void refuse(const std::string& field, const std::string& method) {
   throw OptionError(
       fmt::format("{} changes nothing for {}: leave it out", named(field), named("method", method)));
@@ -120,17 +137,18 @@ constexpr EstimatorField estimator_fields[] = {{"terms", "terms"},
 
 }  // namespace
 
-void HypergradientOptions::check_inner(bool implicit) const {
+void HypergradientOptions::check_inner(bool implicit, bool rate_is_read) const {
   if (inner.steps == 0) {
     if (!implicit) {
       throw OptionError(fmt::format(
           "{} differentiates the inner steps: give {} and {}, or take an implicit method such as cg",
           named("method", method), named("inner_steps"), named("inner_rate")));
     }
-    const std::vector<std::pair<bool, const char*>> unread = {{given(inner.optimizer), "inner_optimizer"},
-                                                              {given(inner.momentum), "inner_momentum"},
-                                                              {given(inner.clip_norm), "inner_clip"},
-                                                              {given(inner.schedule), "inner_schedule"}};
+    const std::pair<bool, const char*> unread[] = {{given(inner.rate) && !rate_is_read, "inner_rate"},
+                                                   {given(inner.optimizer), "inner_optimizer"},
+                                                   {given(inner.momentum), "inner_momentum"},
+                                                   {given(inner.clip_norm), "inner_clip"},
+                                                   {given(inner.schedule), "inner_schedule"}};
     for (const auto& [is_given, field] : unread) {
       if (is_given) {
         throw OptionError(fmt::format("{} changes nothing without {}", named(field), named("inner_steps")));
@@ -145,11 +163,14 @@ void HypergradientOptions::check_inner(bool implicit) const {
 }
 
 std::shared_ptr<const HypergradientEstimator> HypergradientOptions::make() {
-  OptionsView view(*this);
-  view.at("method").require({method});
-  const EstimatorRow& row = find_estimator(method);
-  for (const auto& [field, own] : estimator_fields) {
-    if (view.is_given(view.at(field)) && !row.options.has(own)) refuse(field, method);
+  const EstimatorRow* found = nullptr;
+  for (const EstimatorRow& one : estimator_rows()) {
+    if (one.name == method) found = &one;
+  }
+  if (found == nullptr) OptionsView(*this).at("method").require({method});  // throws, with all names
+  const EstimatorRow& row = *found;
+  for (const EstimatorField& one : given_estimator_fields(*this)) {
+    if (!row.options.has(one.own)) refuse(one.name, method);
   }
   const bool series = row.options.has("linear_rate");
   if (series && settings.linear_rate == 0 && !given(inner.rate)) {
@@ -159,21 +180,18 @@ std::shared_ptr<const HypergradientEstimator> HypergradientOptions::make() {
   settings.byte_budget = std::max<int64_t>(static_cast<int64_t>(checkpoint_megabytes * 1e6), 1);
   inner.schedule.total_steps = std::max<int64_t>(inner.steps, 1);
   std::shared_ptr<const HypergradientEstimator> estimator = row.make(settings);
-  check_inner(estimator->implicit());
+  check_inner(estimator->implicit(), series && settings.linear_rate == 0);
   return estimator;
 }
 
 void HypergradientOptions::check_own(const HypergradientEstimator& estimator) {
-  OptionsView view(*this);
   method = std::string(estimator.name());
-  for (const auto& [field, own] : estimator_fields) {
-    if (view.is_given(view.at(field))) {
-      throw OptionError(fmt::format("{} is of the library's own estimators: give it to {} when it is made",
-                                    named(field), method));
-    }
+  for (const EstimatorField& one : given_estimator_fields(*this)) {
+    throw OptionError(fmt::format("{} is of the library's own estimators: give it to {} when it is made",
+                                  named(one.name), method));
   }
   inner.schedule.total_steps = std::max<int64_t>(inner.steps, 1);
-  check_inner(estimator.implicit());
+  check_inner(estimator.implicit(), false);
 }
 
 }  // namespace bilevel::python

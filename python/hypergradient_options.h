@@ -25,7 +25,7 @@ struct HypergradientOptions {
   void check_own(const HypergradientEstimator& estimator);  // one that was written in Python
 
  private:
-  void check_inner(bool implicit) const;
+  void check_inner(bool implicit, bool rate_is_read) const;
 };
 
 }  // namespace bilevel::python

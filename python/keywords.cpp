@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <regex>
+#include <vector>
 
 #include "bilevel/fields/option_text.h"
 
@@ -172,13 +173,13 @@ std::string nearest(const std::string& typed, const Words& names) {
 
 }  // namespace
 
-void give_keywords(OptionsView options, const std::string& function, const py::dict& keywords,
-                   const Words& also) {
+void give_keywords(OptionsView options, const char* function, const py::dict& keywords,
+                   std::initializer_list<const char*> also) {
   for (const auto& [key, value] : keywords) {
     const auto name = key.cast<std::string>();
     const Field* field = options.find(name);
     if (field == nullptr) {
-      Words names = also;
+      Words names(also.begin(), also.end());
       for (const Field& known : options.fields()) names.push_back(known.name);
       const std::string near = nearest(name, names);
       type_error(fmt::format("{}() got an unexpected keyword argument '{}'{}", function, name,

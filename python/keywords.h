@@ -4,8 +4,8 @@
 
 #include <torch/csrc/utils/pybind.h>
 
+#include <initializer_list>
 #include <string>
-#include <vector>
 
 #include "bilevel/fields/options_view.h"
 #include "bilevel/run/json.h"
@@ -17,8 +17,8 @@ namespace py = pybind11;
 // Gives the fields that keywords name; None leaves a field at its default. Throws TypeError for a keyword
 // that is no field, with the nearest that is, and for a value of the wrong type; OptionError for one out of
 // bounds. `also`: names that the function takes beside the table's.
-void give_keywords(OptionsView options, const std::string& function, const py::dict& keywords,
-                   const std::vector<std::string>& also = {});
+void give_keywords(OptionsView options, const char* function, const py::dict& keywords,
+                   std::initializer_list<const char*> also = {});
 
 // A table as a list of dicts, one for each field, with the defaults that `options` hold.
 py::list described(const OptionsView& options);

@@ -5,7 +5,8 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <cstdint>
-#include <string>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "bilevel/core/layout.h"
@@ -19,18 +20,25 @@ class Structure {
  public:
   Structure() = default;  // flat
   // Of a user's value; `name` is what it is called in errors. Throws TypeError for anything else.
-  static Structure of(const py::handle& value, const std::string& name);
+  static Structure of(const py::handle& value, const char* name);
 
-  // The value as one vector: the user's own memory where it is one contiguous tensor. Throws ValueError where
-  // it has not this structure.
-  Tensor flatten(const py::handle& value, const std::string& name) const;
+  // The value as one vector: the user's own memory where it is one contiguous tensor. Parts of a dict are
+  // matched by their keys, in any order. Throws ValueError where it has not this structure.
+  Tensor flatten(const py::handle& value, const char* name) const;
   py::object shown(const Tensor& flat) const;  // views; undefined = None
 
  private:
   enum class Kind { flat, tensor, list, tuple, dict };
+  struct Keys {
+    std::vector<py::object> all;
+  };
+  // In this structure's order, with the keys that errors name.
+  std::vector<std::pair<py::object, Tensor>> parts_of(const py::handle& value, const char* name) const;
+
   Kind kind_ = Kind::flat;
   std::vector<int64_t> shape_;
   Layout layout_;
+  std::shared_ptr<const Keys> keys_;  // of a dict, one for each entry of layout_
 };
 
 }  // namespace bilevel::python

@@ -11,7 +11,6 @@
 namespace bilevel {
 
 void Field::require(const std::vector<std::string>& values) const {
-  const std::string together = fmt::format("{}", fmt::join(values, ","));
   try {
     if (values.empty()) throw std::invalid_argument("needs a value");
     if (!is_list && values.size() > 1) throw std::invalid_argument("takes one value");
@@ -24,7 +23,8 @@ void Field::require(const std::vector<std::string>& values) const {
       }
     }
   } catch (const std::invalid_argument& error) {
-    throw OptionError(fmt::format("{}: {}", named(name, together), error.what()));
+    throw OptionError(
+        fmt::format("{}: {}", named(name, fmt::format("{}", fmt::join(values, ","))), error.what()));
   }
 }
 

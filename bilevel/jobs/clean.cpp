@@ -56,7 +56,7 @@ CleaningSets cleaning_sets_of(const ExampleSets& data, at::ScalarType dtype) {
   sets.class_names = all.class_names;
   sets.classes = static_cast<int64_t>(all.class_names.size());
   for (int64_t k = 0; k < sets.classes; ++k) sets.label_values.push_back(k);
-  sets.schema = array_schema(all.train.features.columns());
+  sets.schema = std::move(all.schema);
   sets.train = {std::move(all.train.features), all.train.labels};
   sets.valid = {std::move(all.valid.features), all.valid.labels};
   sets.test = {std::move(all.test.features), all.test.labels};

@@ -10,6 +10,46 @@
 namespace bilevel {
 namespace {
 
+// Bytes are divided by 255, as in files: beside numbers that are not, one feature would have two scales.
+void require_same_scale(const ExampleSet& set, const char* name, const ExampleSet& train) {
+  const auto are_bytes = [](const Features& f) {
+    return !f.is_sparse() && f.dense.scalar_type() == at::kByte;
+  };
+  const bool bytes = are_bytes(set.features);
+  if (bytes == are_bytes(train.features)) return;
+  throw std::invalid_argument(fmt::format(
+      "{}: its features are {}, those of train are {}: bytes are divided by 255 and other numbers "
+      "are not; give both alike",
+      name, bytes ? "bytes (uint8)" : "numbers", bytes ? "numbers" : "bytes (uint8)"));
+}
+
+Tensor means_of(const Features& features) {
+  if (!features.is_sparse()) return features.dense.mean(0, /*keepdim=*/false, at::kDouble);
+  const SparseMatrix& m = features.sparse;
+  return at::zeros({m.columns}, at::kDouble).index_add_(0, m.column.to(at::kLong), m.value.to(at::kDouble)) /
+         m.rows;
+}
+
+TableSchema schema_of_examples(const ExampleSets& data, bool has_names, bool are_bytes) {
+  TableSchema schema;
+  schema.file = "the training examples";
+  if (!has_names || are_bytes) {
+    schema.form = TableSchema::Form::array;
+    schema.width_of_array = data.train.features.columns();
+    schema.is_bytes = are_bytes;
+    return schema;
+  }
+  schema.form = TableSchema::Form::table;
+  schema.has_header = true;
+  schema.width = data.train.features.columns();
+  const Tensor means = means_of(data.train.features);
+  for (int64_t j = 0; j < schema.width; ++j) {
+    schema.columns.push_back(
+        {.name = data.feature_names[static_cast<size_t>(j)], .place = j, .means = {means[j].item<double>()}});
+  }
+  return schema;
+}
+
 void complete_features(ExampleSet& set, const char* name, int64_t columns, at::ScalarType dtype) {
   Features& features = set.features;
   if (features.is_sparse()) {
@@ -21,7 +61,9 @@ void complete_features(ExampleSet& set, const char* name, int64_t columns, at::S
           fmt::format("{}: the features must be a matrix of examples x features, found {} dimensions", name,
                       features.dense.dim()));
     }
+    const bool are_bytes = features.dense.scalar_type() == at::kByte;
     features.dense = features.dense.detach().to(at::kCPU, dtype).contiguous();
+    if (are_bytes) features.dense.div_(255);
   }
   if (columns >= 0 && features.columns() != columns) {
     throw std::invalid_argument(
@@ -57,6 +99,12 @@ void complete_labels(ExampleSet& set, const char* name) {
 template <typename Complete>
 void complete_sets(ExampleSets& data, at::ScalarType dtype, Complete complete) {
   if (data.train.size() == 0) throw std::invalid_argument("train: there are no examples");
+  const bool has_names = !data.feature_names.empty();
+  const bool are_bytes =
+      !data.train.features.is_sparse() && data.train.features.dense.scalar_type() == at::kByte;
+  for (const auto& [set, name] : {std::pair{&data.valid, "valid"}, std::pair{&data.test, "test"}}) {
+    if (set->size() > 0) require_same_scale(*set, name, data.train);
+  }
   int64_t columns = -1;
   for (const auto& [set, name] :
        {std::pair{&data.train, "train"}, std::pair{&data.valid, "valid"}, std::pair{&data.test, "test"}}) {
@@ -77,6 +125,7 @@ void complete_sets(ExampleSets& data, at::ScalarType dtype, Complete complete) {
     throw std::invalid_argument(
         fmt::format("train: {} features with {} names", columns, data.feature_names.size()));
   }
+  data.schema = schema_of_examples(data, has_names, are_bytes);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "bilevel/jobs/interact.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <stdexcept>
 #include <utility>
 
 #include "bilevel/core/require.h"
@@ -140,6 +142,23 @@ void require_own_examples(const InteractJobOptions& o, bool classes_are_tasks) {
                   named("by", interact_ways().algorithm)));
 }
 
+// Bytes as files of bytes are read.
+TaskSets with_scaled_bytes(TaskSets sets) {
+  const bool are_bytes = sets.train.size() > 0 && sets.train.features.scalar_type() == at::kByte;
+  for (const auto& [set, name] :
+       {std::pair{&sets.train, "train"}, std::pair{&sets.valid, "valid"}, std::pair{&sets.test, "test"}}) {
+    if (set->size() == 0) continue;
+    if ((set->features.scalar_type() == at::kByte) != are_bytes) {
+      throw std::invalid_argument(fmt::format(
+          "{}: its features are {}, those of train are {}: bytes are divided by 255 and other "
+          "numbers are not; give both alike",
+          name, are_bytes ? "numbers" : "bytes (uint8)", are_bytes ? "bytes (uint8)" : "numbers"));
+    }
+    if (are_bytes) set->features = set->features.to(at::kDouble).div_(255);
+  }
+  return sets;
+}
+
 void require_interact_cpu(const InteractJobOptions& o, RunContext& context) {
   refuse_ranks(context, named("by", interact_ways().table), "take " + named("by", interact_ways().algorithm));
   if (o.compute.device == "cpu") return;
@@ -199,8 +218,9 @@ InteractJobResult run_interact(InteractJobOptions o, RunContext& context) {
   return result;
 }
 
-InteractJobResult run_interact(InteractJobOptions o, const TaskSets& tasks, RunContext& context) {
+InteractJobResult run_interact(InteractJobOptions o, const TaskSets& given, RunContext& context) {
   const JobClock clock;
+  const TaskSets tasks = with_scaled_bytes(given);
   mark_given(o);
   keep_earlier_way(OptionsView(o), context, interact_ways());
   refuse_task_sources(o);

@@ -25,14 +25,6 @@ constexpr const char* saved_model_file = "model.json";
 
 }  // namespace
 
-TableSchema array_schema(int64_t features) {
-  TableSchema schema;
-  schema.form = TableSchema::Form::array;
-  schema.file = "the training examples";
-  schema.width_of_array = features;
-  return schema;
-}
-
 Json saved_model_json(const SavedModel& m) {
   Json json = {
       {"job", m.job}, {"kind", kind_names.at(static_cast<size_t>(m.kind))}, {"class_names", m.class_names}};

@@ -42,7 +42,4 @@ SavedModel read_saved_model(const std::string& folder);
 // The same of what saved_model_json made; `path` begins the messages.
 SavedModel saved_model_of(const Json& json, const std::string& path);
 
-// For examples in memory: plain rows of so many numbers.
-TableSchema array_schema(int64_t features);
-
 }  // namespace bilevel

@@ -55,14 +55,19 @@ NamedProblem set_up(SolveJobOptions& o, RunContext& context) {
 
 SolveJobResult run_solve(SolveJobOptions o, RunContext& context) {
   const NamedProblem problem = set_up(o, context);
+  const auto algorithm = make_algorithm(o.algorithm.algorithm, o.algorithm.settings);
+  return run_solve_with(*algorithm, true, problem, std::move(o), context);
+}
+
+SolveJobResult run_solve_with(const Algorithm& algorithm, bool reads_inner_rate, const NamedProblem& problem,
+                              SolveJobOptions o, RunContext& context) {
   const AlgorithmSettings& settings = o.algorithm.settings;
-  const auto algorithm = make_algorithm(o.algorithm.algorithm, settings);
   context.open("solve", o.problem.data.seed, OptionsView(o));
   SolveJobResult result{.problem = problem.name, .settings = settings};
   result.folder = context.folder_name();
   context.work([&] {
     result.summary = solve_in(context, {.problem = *problem.problem,
-                                        .algorithm = *algorithm,
+                                        .algorithm = algorithm,
                                         .options = o.algorithm.solve,
                                         .data = digests_of(problem, o.problem)});
     const SolveSummary& summary = result.summary;
@@ -72,7 +77,7 @@ SolveJobResult run_solve(SolveJobOptions o, RunContext& context) {
     add_communication(context, json);
     add_choice(automatic_choice(context), json);
     measure_choice_at_end(o.automatic, *problem.problem, settings, summary, context, json);
-    json["inner_rate"] = settings.inner.rate;
+    if (reads_inner_rate) json["inner_rate"] = settings.inner.rate;
     json["outer_rate"] = settings.outer.rate;
     json["outer_loss"] = number(summary.records.back().outer_loss);
     result.end = end_of(summary);

@@ -36,5 +36,10 @@ struct SolveJobResult {
 };
 // Throws OptionError for options that cannot be, RunError for a run that cannot go on.
 SolveJobResult run_solve(SolveJobOptions options, RunContext& context);
+// The same with an algorithm that the registry does not know, made by the caller from options that are
+// complete: the run, its files and its result are those of any other. `reads_inner_rate`: the result names
+// the rate.
+SolveJobResult run_solve_with(const Algorithm& algorithm, bool reads_inner_rate, const NamedProblem& problem,
+                              SolveJobOptions options, RunContext& context);
 
 }  // namespace bilevel

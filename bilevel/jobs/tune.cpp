@@ -67,7 +67,7 @@ TableSets table_sets_of(const ExampleSets& data, const TuneJobOptions& o, at::Sc
   sets.class_names = std::move(all.class_names);
   sets.feature_names = std::move(all.feature_names);
   sets.nonzeros = nonzeros_in(all.train.features);
-  sets.schema = array_schema(all.train.features.columns());
+  sets.schema = std::move(all.schema);
   for (const auto& [from, to] : {std::pair{&all.train, &sets.train}, std::pair{&all.valid, &sets.valid},
                                  std::pair{&all.test, &sets.test}}) {
     if (from->size() == 0) continue;

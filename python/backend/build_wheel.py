@@ -75,7 +75,9 @@ def built() -> pathlib.Path:
     configure = [
         "cmake", "-S", str(ROOT), "-B", str(folder), *generator, "-DCMAKE_BUILD_TYPE=Release", "-DBILEVEL_PYTHON=ON",
         f"-DBILEVEL_PYTHON_EXECUTABLE={sys.executable}", "-DBILEVEL_CLI=OFF", "-DBILEVEL_TESTS=OFF",
-        "-DBILEVEL_BENCH=OFF", "-DBILEVEL_EXAMPLES=OFF", "-DBILEVEL_WERROR=OFF", *shlex.split(os.environ.get("BILEVEL_CMAKE_ARGS", "")),
+        "-DBILEVEL_BENCH=OFF", "-DBILEVEL_EXAMPLES=OFF", "-DBILEVEL_WERROR=OFF",
+        "-DBILEVEL_UNITY=all",  # nearly always built from nothing
+        *shlex.split(os.environ.get("BILEVEL_CMAKE_ARGS", "")),
     ]
     subprocess.run(configure, check=True)
     package = folder / "python" / "bilevel"

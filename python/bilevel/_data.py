@@ -2,7 +2,8 @@
 
 Features may be numpy arrays, torch tensors, scipy sparse matrices or pandas frames, one row an example; labels anything
 that numpy makes a vector of, whose values become the class names. Neither numpy nor pandas nor scipy is needed by who
-does not use them.
+does not use them. What an array means is what a file of it means: bytes (uint8) are divided by 255, a frame is a table, whose
+columns are matched by name and whose numbers are taken as they are.
 """
 
 from __future__ import annotations
@@ -25,6 +26,29 @@ def _is_sparse(value: Any) -> bool:
     return hasattr(value, "tocsr") and hasattr(value, "nnz")
 
 
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "columns") and not _is_sparse(value)
+
+
+def _columns(name: str, frame: Any) -> list[str]:
+    """A frame's names as a table's header has them."""
+    names = [" ".join(str(column).split()) for column in frame.columns]
+    twice = next((one for one in names if names.count(one) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{name} has column {twice!r} twice: columns are matched by name; rename one")
+    return names
+
+
+def _places(name: str, names: list[str], like: list[str]) -> list[int]:
+    """Where the columns of the training frame stand in this one."""
+    missing, extra = [one for one in like if one not in names], [one for one in names if one not in like]
+    if missing or extra:
+        found = [f"no column {missing[0]!r}"] if missing else []
+        found += [f"a column {extra[0]!r} that train does not have"] if extra else []
+        raise ValueError(f"{name} has {' and '.join(found)}: give all frames the same columns; their order does not matter")
+    return [names.index(one) for one in like]
+
+
 def _vector(name: str, values: Any) -> Any:
     """As a numpy vector."""
     import numpy
@@ -40,7 +64,7 @@ def _vector(name: str, values: Any) -> Any:
 
 
 def _features(name: str, values: Any) -> Any:
-    """A tensor, or (rows, columns, row_start, column, value)."""
+    """A tensor of floats, doubles or bytes, or (rows, columns, row_start, column, value)."""
     if _is_sparse(values):
         matrix = values.tocsr()
         matrix = matrix.copy() if matrix is values else matrix
@@ -63,12 +87,13 @@ def _features(name: str, values: Any) -> Any:
                 array = array.astype("float64")
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{name} holds what is no number: {error}") from None
-        if array.dtype.kind == "u" and array.dtype.itemsize > 1:  # torch 1.13 has no such tensors
+        # torch 1.13 has no wider whole numbers without sign; a table has numbers, not bytes
+        if array.dtype.kind == "u" and (array.dtype.itemsize > 1 or _is_frame(values)):
             array = array.astype("float64")
         tensor = torch.from_numpy(numpy.ascontiguousarray(array))
     if tensor.dim() != 2:
         raise ValueError(f"{name} must be examples x features, but has shape {tuple(tensor.shape)}")
-    return tensor if tensor.dtype in (torch.float32, torch.float64) else tensor.to(torch.float64)
+    return tensor if tensor.dtype in (torch.float32, torch.float64, torch.uint8) else tensor.to(torch.float64)
 
 
 def _names(labels: Any) -> list[str]:
@@ -126,15 +151,18 @@ def examples(keywords: dict[str, Any]) -> dict[str, Any] | None:
             raise TypeError(f"{missing} is missing: {part} and {part}_labels belong together")
         vector = _vector(f"{part}_labels", labels)
         if part == "train":
-            if hasattr(rows, "columns") and not _is_sparse(rows):
-                data["feature_names"] = [str(column) for column in rows.columns]
+            if _is_frame(rows):
+                data["feature_names"] = _columns(part, rows)
             if not numbers:
                 classes = Classes(vector)
                 data["class_names"] = classes.names
                 data["classes"] = classes.values
         elif "train" not in data:
             raise TypeError("train is missing")
-        data[part] = (_features(part, rows), _targets(part, vector, classes))
+        features = _features(part, rows)
+        if part != "train" and "feature_names" in data and _is_frame(rows):
+            features = features[:, _places(part, _columns(part, rows), data["feature_names"])]
+        data[part] = (features, _targets(part, vector, classes))
     return data
 
 
@@ -221,11 +249,11 @@ def as_file(values: Any) -> Iterator[str]:
 
     with tempfile.TemporaryDirectory(prefix="bilevel-") as folder:
         if hasattr(values, "to_csv"):
-            values.to_csv(f"{folder}/data.csv", index=False)
+            values.to_csv(f"{folder}/data.csv", index=False, header=_columns("data", values))
             yield f"{folder}/data.csv"
             return
-        if _is_sparse(values):
-            values = values.toarray()
+        if _is_sparse(values):  # bytes mean nothing of their own here
+            values = values.toarray().astype("float64")
         if isinstance(values, torch.Tensor):
             values = values.detach().cpu().numpy()
         array = numpy.asarray(values)

@@ -44,7 +44,8 @@ class Algorithm:
                 return direction
 
     What it remembers from one iteration to the next is a tensor in the state, state["momentum"], so that a run can be
-    resumed. An attribute `inner_rate` is set by `compare` to the rates that it tries.
+    resumed. An attribute `inner_rate` is set by `compare` to the rates that it tries, and by solve(inner_rate=...), both in a
+    copy; other options of its own are given to it when it is made.
     """
 
     name: str = "own"

@@ -101,6 +101,8 @@ def _run(job: str, keywords: dict[str, Any], x: Any = None, w: Any = None) -> Re
     try:
         with contextlib.ExitStack() as files, listener.on_interrupt():
             if job == "predict" and keywords.get("data") is not None and not _data.is_path(keywords["data"]):
+                if hasattr(keywords["data"], "to_csv"):  # names may be numbers, which a reader would not take for names
+                    keywords.update({"header": "yes", "separator": "comma", "decimal": "point", **keywords})
                 keywords["data"] = files.enter_context(_data.as_file(keywords["data"]))
                 in_memory = True
             values = _core.jobs[job](call)

@@ -208,6 +208,7 @@ class ModuleProblem(Problem):
         self._recurrent = [m for m in module.modules() if isinstance(m, torch.nn.RNNBase)]
         self._random = [m for m in module.modules() if isinstance(m, _RANDOM) or (
             isinstance(m, (torch.nn.RNNBase, torch.nn.MultiheadAttention)) and m.dropout > 0)]
+        self._names = list(names)  # of w's parts, in the order of _places
         w = {key: p.detach().clone() for key, p in names.items()}
 
         def with_module(level: str, loss: Callable[..., Any], data: Any) -> Callable[..., Any]:
@@ -228,6 +229,7 @@ class ModuleProblem(Problem):
             None, None, samples["outer"], samples["inner"], inner_rate, inner_steps, convex, inner_uses_x, metrics,
             project, name,
         )
+
     @contextlib.contextmanager
     def _standing_for(self, w: dict[str, torch.Tensor], seed: int) -> Iterator[None]:
         buffers = [(held, key, held[key]) for held, key in self._buffers]
@@ -238,7 +240,10 @@ class ModuleProblem(Problem):
             fork.enter_context(torch.random.fork_rng([device] if device.type == "cuda" else []))
             torch.manual_seed(seed)
         try:
-            for (places, _), tensor in zip(self._places, w.values()):
+            for name, (places, parameter) in zip(self._names, self._places):
+                tensor = w.get(name) if isinstance(w, dict) else None
+                if tensor is None or tensor.shape != parameter.shape or len(w) != len(self._names):
+                    self._refuse(w)
                 for held, key in places:
                     held[key] = tensor
             for held, key, buffer in buffers:
@@ -259,8 +264,22 @@ class ModuleProblem(Problem):
         for part in self._recurrent:
             part._flat_weights = [getattr(part, name, None) for name in part._flat_weights_names]
 
+    def _refuse(self, w: Any) -> None:
+        """Raises where w has not the names and shapes of the module's parameters."""
+        if not isinstance(w, dict):
+            raise TypeError(f"w must be a dict of tensors by the names of the module's parameters, not {type(w).__name__}")
+        for name in w:
+            if name not in self._names:
+                raise ValueError(f"w[{name!r}]: the module has no parameter of this name that requires a gradient")
+        for name, (_, parameter) in zip(self._names, self._places):
+            if name not in w:
+                raise ValueError(f"w[{name!r}] is missing: it is a parameter of the module")
+            if w[name].shape != parameter.shape:
+                raise ValueError(f"w[{name!r}] has shape {tuple(w[name].shape)}, but the parameter has {tuple(parameter.shape)}")
+
     def write(self, w: dict[str, torch.Tensor]) -> None:
-        """Copies w, as solve() gives it back, into the module's parameters."""
+        """Copies w, as solve() gives it back, into the module's parameters, by their names."""
+        self._refuse(w)
         with torch.no_grad():
-            for (_, parameter), tensor in zip(self._places, w.values()):
-                parameter.copy_(tensor)
+            for name, (_, parameter) in zip(self._names, self._places):
+                parameter.copy_(w[name])

@@ -19,10 +19,21 @@ from . import clean, tune
 from ._result import Result
 
 
+def _check_names(model: Any, X: Any, reset: bool) -> None:
+    """Keeps the names of a frame's columns, or refuses a frame whose names or order are others, as scikit-learn does."""
+    try:
+        from sklearn.utils.validation import _check_feature_names
+    except ImportError:  # before 1.6 it is a method
+        model._check_feature_names(X, reset=reset)
+    else:
+        _check_feature_names(model, X, reset=reset)
+
+
 class _LinearClassifier(ClassifierMixin, BaseEstimator):
     """What both have in common: X W + b, and a softmax of it."""
 
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
+        _check_names(self, X, reset=True)
         X, y = check_X_y(X, y, accept_sparse="csr", dtype=(numpy.float64, numpy.float32), estimator=self, y_numeric=False)
         check_classification_targets(y)
         self.n_features_in_ = X.shape[1]
@@ -52,6 +63,7 @@ class _LinearClassifier(ClassifierMixin, BaseEstimator):
 
     def _scores(self, X: Any) -> Any:
         check_is_fitted(self)
+        _check_names(self, X, reset=False)
         X = check_array(X, accept_sparse="csr", dtype=(numpy.float64, numpy.float32), estimator=self)
         if X.shape[1] != self.n_features_in_:
             raise ValueError(

@@ -62,6 +62,27 @@ class Functions(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "inner_loss does not depend on x"):
             bilevel.hypergradient(problem(inner=lambda x, w: (w - 1).square().sum()))
 
+    def test_an_exception_in_a_backward_keeps_its_type_and_traceback(self) -> None:
+        class Fragile(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, w):
+                return w.clone()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                raise LookupError("no such gradient")
+
+        broken = problem(inner=lambda x, w: (Fragile.apply(w) - x).square().sum())
+        for call in (lambda: bilevel.hypergradient(broken), lambda: bilevel.solve(broken, iterations=3, inner_rate=0.1)):
+            try:
+                call()
+                self.fail("nothing was raised")
+            except LookupError as error:  # assertRaises would drop the traceback
+                text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+            self.assertIn("no such gradient", text)
+            self.assertIn("in backward", text)
+            self.assertIn("test_errors.py", text)
+
     def test_a_run_that_fails_keeps_what_it_found(self) -> None:
         calls = []
 
@@ -94,6 +115,8 @@ class Options(unittest.TestCase):
             (dict(method="reverse"), ValueError, "method = reverse differentiates the inner steps: give inner_steps and inner_rate"),
             (dict(method="cg", inner_steps=5), ValueError, "^inner_steps = 5 needs inner_rate"),
             (dict(method="neumann"), ValueError, "^method = neumann needs linear_rate or inner_rate"),
+            (dict(method="cg", inner_rate=0.1), ValueError, "^inner_rate changes nothing without inner_steps"),
+            (dict(method="neumann", inner_rate=0.1, linear_rate=0.1), ValueError, "^inner_rate changes nothing without inner_steps"),
             (dict(method=3), TypeError, "method must be a name or a bilevel.Estimator, not int"),
         ]
         for given, kind, words in cases:

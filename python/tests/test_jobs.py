@@ -153,6 +153,19 @@ class OtherJobs(unittest.TestCase):
         self.assertEqual(result.status, "finished")
         self.assertIn("|", result.genotype)
 
+    def test_search_refuses_labels_of_another_number_than_images(self) -> None:
+        images, labels = numpy.zeros((24, 8, 8), numpy.uint8), numpy.arange(24) % 2
+        cases = [
+            ({"labels": labels[:20]}, "data holds 24 images and labels holds 20: give one label for each image"),
+            ({"labels": labels, "test_images": images, "test_labels": labels[:5]},
+             "test_images holds 24 images and test_labels holds 5"),
+            ({"labels": labels, "test_images": images[:, :4, :4], "test_labels": labels},
+             "test_images holds images of 1 x 4 x 4, and data of 1 x 8 x 8"),
+        ]
+        for given, words in cases:
+            with self.subTest(words=words), self.assertRaisesRegex(ValueError, words):
+                bilevel.search(images, **given, channels=4, cells=1, epochs=1, batch=4)
+
     def test_learn_and_count(self) -> None:
         result = bilevel.learn(data="sinusoids", iterations=3, test_tasks=5)
         self.assertEqual(result.status, "finished")
@@ -198,6 +211,54 @@ class Models(unittest.TestCase):
             with self.assertRaisesRegex(RuntimeError, "c"):
                 bilevel.predict(f"{folder}/tuned", frame[["a", "b"]])
 
+    def test_a_model_of_a_frame_matches_columns_by_their_names(self) -> None:
+        import pandas
+
+        X, y, _ = clouds()
+        X[:, 0] *= -5  # columns that are not alike
+        new = pandas.DataFrame(clouds(seed=1, n=30)[0] * [-5, 1, 1], columns=["a", "b", "c"])
+        for columns in (["a", "b", "c"], [10, 11, 12]):
+            frame = pandas.DataFrame(X, columns=columns)
+            for job in (bilevel.clean, bilevel.tune):
+                with self.subTest(job=job.__name__, columns=columns), tempfile.TemporaryDirectory() as folder:
+                    run = f"{folder}/run"
+                    job(frame, y, out=run)
+                    straight = bilevel.predict(run, new.set_axis(columns, axis=1))
+                    turned = bilevel.predict(run, new.set_axis(columns, axis=1)[columns[::-1]])
+                    self.assertTrue(torch.equal(straight.probabilities, turned.probabilities))
+                    self.assertTrue(torch.equal(straight.probabilities, bilevel.predict(run, new.to_numpy()).probabilities))
+                    with self.assertRaisesRegex(RuntimeError, f"no column '{columns[2]}' and a column 'other'"):
+                        bilevel.predict(run, new.set_axis([*columns[:2], "other"], axis=1))
+                    bilevel.export(run, "npz")
+                    exported = bilevel.predict(f"{run}/model.npz", new.set_axis(columns, axis=1)[columns[::-1]])
+                    torch.testing.assert_close(exported.probabilities, straight.probabilities, rtol=1e-12, atol=1e-12)
+
+    def test_frames_of_one_job_are_matched_by_the_names_of_their_columns(self) -> None:
+        import pandas
+
+        X, y, _ = clouds()
+        Xv, yv, _ = clouds(seed=1, n=80)
+        train, valid = (pandas.DataFrame(rows, columns=["a", "b", "c"]) for rows in (X * [1, 10, -1], Xv * [1, 10, -1]))
+        sets = {"train": train, "train_labels": y, "valid_labels": yv, "test_labels": yv}
+        straight = bilevel.tune(**sets, valid=valid, test=valid)
+        turned = bilevel.tune(**sets, valid=valid[["c", "a", "b"]], test=valid[["b", "c", "a"]])
+        self.assertTrue(torch.equal(straight.model_weights, turned.model_weights))
+        self.assertEqual(straight.test_accuracy, turned.test_accuracy)
+        with self.assertRaisesRegex(ValueError, "valid has no column 'c' and a column 'd' that train does not have"):
+            bilevel.tune(**sets, valid=valid.rename(columns={"c": "d"}), test=valid)
+        with self.assertRaisesRegex(ValueError, "train has column 'a' twice"):
+            bilevel.tune(train.set_axis(["a", "b", "a"], axis=1), y)
+
+    def test_predicted_numbers_have_a_name_of_their_own(self) -> None:
+        X, _, _ = clouds(n=60)
+        with tempfile.TemporaryDirectory() as folder:
+            kept = bilevel.tune(X, X[:, 0] - 2 * X[:, 1] + 3, loss="squared", out=f"{folder}/tuned")
+            result = bilevel.predict(f"{folder}/tuned", X)
+            expected = X @ kept.model_weights[:3, 0].numpy() + kept.model_weights[3, 0].item()
+            numpy.testing.assert_allclose(result.numbers, expected, rtol=1e-10)
+            for one in (kept, result):  # no field hides behind a method of mappings
+                self.assertFalse(set(one) & set(dir(dict)))
+
     def test_pictures_in_memory(self) -> None:
         images = numpy.random.default_rng(0).integers(0, 255, (60, 8, 8)).astype(numpy.uint8)
         labels = numpy.arange(60) % 2
@@ -212,6 +273,63 @@ class Models(unittest.TestCase):
             in_memory = bilevel.predict(f"{folder}/trained", images, threads=1)
             self.assertEqual(in_memory.probabilities.shape, (60, 2))
             self.assertTrue(torch.equal(from_file.probabilities, in_memory.probabilities))
+
+
+class Bytes(unittest.TestCase):
+    """uint8 means the same in memory as in a file: it is divided by 255."""
+
+    def setUp(self) -> None:
+        random = numpy.random.default_rng(0)
+        self.labels = random.integers(0, 2, 120)
+        self.rows = numpy.clip(random.normal(100, 30, (120, 4)) + 60 * self.labels[:, None], 0, 255).astype(numpy.uint8)
+
+    def test_arrays_and_files_give_the_same_bits(self) -> None:
+        sets = {"train": self.rows[:70], "valid": self.rows[70:95], "test": self.rows[95:]}
+        labels = {"train_labels": self.labels[:70], "valid_labels": self.labels[70:95], "test_labels": self.labels[95:]}
+        with tempfile.TemporaryDirectory() as folder:
+            for name, array in (sets | labels).items():
+                numpy.save(f"{folder}/{name}.npy", array)
+            paths = {name: f"{folder}/{name}.npy" for name in sets | labels}
+            for job, options, field in (
+                (bilevel.clean, {"by": "weights", "iterations": 20}, "weights"), (bilevel.tune, {}, "model_weights"),
+                (bilevel.tune, {"by": "algorithm", "iterations": 20}, "model_weights"),
+            ):
+                with self.subTest(job=job.__name__, **options):
+                    in_memory = job(**sets, **labels, **options, threads=1)
+                    self.assertTrue(torch.equal(in_memory[field], job(**paths, **options, threads=1)[field]))
+                    tensors = {name: torch.from_numpy(rows) for name, rows in sets.items()}
+                    self.assertTrue(torch.equal(in_memory[field], job(**tensors, **labels, **options, threads=1)[field]))
+
+    def test_tasks_in_memory(self) -> None:
+        task = numpy.arange(120) % 3
+        sets = {"train": self.rows[:60], "valid": self.rows[60:]}
+        rest = {"train_labels": self.labels[:60], "valid_labels": self.labels[60:], "train_tasks": task[:60], "valid_tasks": task[60:],
+                "iterations": 5, "by": "algorithm"}
+        scaled = bilevel.interact(**{name: rows / 255 for name, rows in sets.items()}, **rest)
+        self.assertTrue(torch.equal(scaled.interactions, bilevel.interact(**sets, **rest).interactions))
+        with self.assertRaisesRegex(ValueError, "valid: its features are numbers, those of train are bytes"):
+            bilevel.interact(**sets | {"valid": self.rows[60:] / 255}, **rest)
+
+    def test_a_model_of_bytes_takes_bytes(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            kept = bilevel.tune(self.rows, self.labels, out=f"{folder}/run")
+            expected = torch.from_numpy(numpy.hstack([self.rows / 255, numpy.ones((120, 1))]) @ kept.model_weights.numpy()).softmax(1)
+            torch.testing.assert_close(bilevel.predict(f"{folder}/run", self.rows).probabilities, expected, rtol=1e-12, atol=1e-12)
+            with self.assertRaisesRegex(RuntimeError, "bytes are divided by 255"):
+                bilevel.predict(f"{folder}/run", self.rows / 255)
+
+    def test_bytes_and_numbers_are_not_mixed(self) -> None:
+        with self.assertRaisesRegex(ValueError, "test: its features are numbers, those of train are bytes .*; give both alike"):
+            bilevel.tune(self.rows, self.labels, test=self.rows / 255, test_labels=self.labels)
+        with self.assertRaisesRegex(ValueError, "valid: its features are bytes .*, those of train are numbers"):
+            bilevel.tune(self.rows / 255, self.labels, valid=self.rows, valid_labels=self.labels)
+
+    def test_a_frame_is_a_table_of_numbers(self) -> None:
+        import pandas
+
+        frame = pandas.DataFrame(self.rows, columns=list("abcd"))
+        as_numbers = bilevel.tune(self.rows.astype(float), self.labels)
+        self.assertTrue(torch.equal(bilevel.tune(frame, self.labels).model_weights, as_numbers.model_weights))
 
 
 def _write_idx(path: str, array: numpy.ndarray) -> None:

@@ -44,6 +44,27 @@ class Modules(unittest.TestCase):
         for name, tensor in moved.items():
             self.assertLess((found.w[name] - tensor).abs().max().item(), 1e-6)
 
+    def test_w_is_matched_by_the_names_of_the_parameters(self) -> None:
+        net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh(), torch.nn.Linear(2, 2))
+        rows = torch.randn(5, 2)
+        problem = bilevel.ModuleProblem(net, outer=lambda net, x: net(rows).square().mean(),
+                                        inner=lambda net, x: (net(rows) - x).square().mean(), x=torch.zeros(2))
+        turned = dict(reversed(problem.w.items()))
+        options = {"method": "reverse", "inner_steps": 3, "inner_rate": 0.1}
+        straight = bilevel.hypergradient(problem, **options)
+        self.assertTrue(torch.equal(straight.value, bilevel.hypergradient(problem, w=turned, **options).value))
+        problem.write(dict(reversed(straight.w.items())))
+        for name, parameter in net.named_parameters():
+            self.assertTrue(torch.equal(parameter, straight.w[name]), name)
+        less, more = dict(problem.w), {**problem.w, "3.weight": torch.zeros(2)}
+        del less["2.bias"]
+        other = {**problem.w, "0.bias": torch.zeros(1)}
+        for w, words in ((less, r"w\['2.bias'\] is missing"), (more, r"w\['3.weight'\]: the module has no parameter of this name"),
+                         (other, r"w\['0.bias'\] has shape \(1,\), but the parameter has \(2,\)")):
+            for call in (lambda: problem.write(w), lambda: bilevel.hypergradient(problem, w=w, **options)):
+                with self.subTest(words=words), self.assertRaisesRegex(ValueError, words):
+                    call()
+
     def test_tuning_lowers_the_loss_and_leaves_the_module_alone_until_write(self) -> None:
         before = {name: p.clone() for name, p in self.net.state_dict().items()}
         kept = list(self.net.parameters())

@@ -32,6 +32,18 @@ class Sklearn(unittest.TestCase):
         self.assertGreater((model.predict(X) == truth).mean(), 0.97)
         numpy.testing.assert_allclose(model.predict_proba(X).sum(1), 1)
 
+    def test_columns_of_a_frame_are_not_mistaken_for_others(self) -> None:
+        import pandas
+
+        X, y, _ = clouds()
+        frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+        for model in (CleaningClassifier(), TunedLogisticRegression()):
+            model.fit(frame, y)
+            self.assertEqual(list(model.feature_names_in_), ["a", "b", "c"])
+            numpy.testing.assert_array_equal(model.predict(frame), model.classes_[model.predict_proba(frame).argmax(1)])
+            with self.assertRaisesRegex(ValueError, "feature names"):
+                model.predict(frame[["c", "a", "b"]])
+
     def test_tuning_keeps_names_of_classes(self) -> None:
         X, y, _ = clouds()
         model = TunedLogisticRegression(folds=3).fit(X, numpy.array(["no", "yes"])[y])

@@ -70,6 +70,32 @@ class Solve(unittest.TestCase):
         self.assertEqual(list(result.w), ["a", "b"])
         self.assertEqual(result.w["a"].shape, (2, 2))
 
+    def test_dicts_are_matched_by_their_keys(self) -> None:
+        def project(x):
+            return {"b": x["b"].clamp(max=0.5), "a": x["a"]}  # another order
+
+        problem = bilevel.Problem(
+            outer=lambda x, w: (w - torch.tensor([1.0, 2.0])).square().sum(),
+            inner=lambda x, w: (w - torch.cat([x["a"], x["b"]])).square().sum(),
+            x={"a": torch.zeros(1), "b": torch.zeros(1)}, w=torch.zeros(2), project=project,
+        )
+        result = bilevel.solve(problem, iterations=200, outer_rate=0.1)
+        self.assertEqual(list(result.x), ["a", "b"])
+        self.assertLess(abs(result.x["a"].item() - 1), 0.05)
+        self.assertEqual(result.x["b"].item(), 0.5)
+        for wrong, words in (({"a": torch.zeros(1)}, r"what project\(\) returned\['b'\] is missing"),
+                             ({"a": torch.zeros(1), "b": torch.zeros(1), "c": torch.zeros(1)}, r"\['c'\] is unknown"),
+                             ({"a": torch.zeros(1), "b": torch.zeros(2)}, r"\['b'\] has shape \(2\), but the problem's has \(1\)")):
+            broken = bilevel.Problem(lambda x, w: w.square().sum(), lambda x, w: (w - x["a"] - x["b"]).square().sum(),
+                                     x={"a": torch.zeros(1), "b": torch.zeros(1)}, w=torch.zeros(2), project=lambda x: wrong)
+            with self.subTest(words=words), self.assertRaisesRegex(ValueError, words):
+                bilevel.solve(broken, iterations=2)
+
+    def test_keys_of_a_dict_stay_what_they_are(self) -> None:
+        problem = bilevel.Problem(lambda x, w: w[0].square().sum(), lambda x, w: (w[0] - x).square().sum() + w[1].square().sum(),
+                                  x=torch.ones(2), w={0: torch.zeros(2), 1: torch.zeros(3)})
+        self.assertEqual(list(bilevel.hypergradient(problem, terms=5).w), [0, 1])
+
     def test_minibatches_by_rows_by_a_function_and_by_index_are_the_same(self) -> None:
         known = Ridge()
         rows = (known.X, known.y)
@@ -160,6 +186,58 @@ class OwnAlgorithm(unittest.TestCase):
         self.assertEqual(own.algorithm, "alternating")
         self.assertLess(relative(own.x, soba.x), 1e-12)
         self.assertEqual(own.counts, soba.counts)
+
+    def test_its_run_has_the_files_and_the_result_of_any_other(self) -> None:
+        known = Ridge()
+        options = {"iterations": 10, "outer_rate": 0.01, "outer_optimizer": "sgd"}
+        with tempfile.TemporaryDirectory() as folder:
+            own = bilevel.solve(known.problem(), algorithm=self.Alternating(), out=f"{folder}/own", **options)
+            soba = bilevel.solve(known.problem(), algorithm="soba", inner_rate=0.02, out=f"{folder}/soba", **options)
+            self.assertEqual(sorted(os.listdir(f"{folder}/own")), sorted(os.listdir(f"{folder}/soba")))
+            self.assertEqual(set(own), set(soba))
+            self.assertEqual(own.inner_rate, 0.02)
+            self.assertTrue(numpy.array_equal(numpy.load(f"{folder}/own/x.npy"), own.x.numpy()))
+            self.assertTrue(numpy.array_equal(numpy.load(f"{folder}/own/w.npy"), own.w.numpy()))
+            with open(f"{folder}/own/config.json", encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["effective"]["algorithm"], "alternating")
+            with self.assertRaisesRegex(ValueError, "the state is one of alternating, not of aid-cg"):
+                bilevel.solve(known.problem(), resume=f"{folder}/own")
+
+    def test_what_it_would_ignore_is_refused(self) -> None:
+        class WithoutRate(bilevel.Algorithm):
+            name = "without-rate"
+
+            def step(self, oracle, state, batches):
+                return torch.zeros_like(state.x)
+
+        class Mine(bilevel.Estimator):
+            name = "mine"
+
+            def compute(self, oracle, request):
+                return torch.zeros_like(request.x)
+
+        cases = [
+            (dict(algorithm=self.Alternating(), terms=3), "terms changes nothing for alternating: give it to alternating when it is made"),
+            (dict(algorithm=self.Alternating(), inner_steps=3), "inner_steps changes nothing for alternating"),
+            (dict(algorithm=self.Alternating(), method="cg"), "method changes nothing for alternating"),
+            (dict(algorithm=self.Alternating(), accuracy=0.1), "accuracy = 0.1 changes nothing without method = auto"),
+            (dict(algorithm=self.Alternating(), on_failure="backtrack"), "on_failure = backtrack: alternating is of one's own"),
+            (dict(algorithm=self.Alternating(), outer_optimizer="adam", outer_momentum=0.5), "outer_momentum changes nothing"),
+            (dict(algorithm=WithoutRate(), inner_rate=0.1), "inner_rate changes nothing for without-rate"),
+            (dict(method=Mine(), terms=3), "terms changes nothing for mine"),
+            (dict(method=Mine(), inner_momentum=0.5), "inner_momentum changes nothing for double-loop"),
+            (dict(method=Mine(), algorithm="soba"), "algorithm = soba does not take an estimator of one's own"),
+        ]
+        for given, words in cases:
+            with self.subTest(words=words), self.assertRaisesRegex(ValueError, words):
+                bilevel.solve(Ridge().problem(), iterations=2, **given)
+
+    def test_its_inner_rate_can_be_given_to_solve(self) -> None:
+        mine = self.Alternating()
+        options = {"iterations": 5, "outer_rate": 0.01, "outer_optimizer": "sgd", "inner_rate": 0.01}
+        own = bilevel.solve(Ridge().problem(), algorithm=mine, **options)
+        self.assertLess(relative(own.x, bilevel.solve(Ridge().problem(), algorithm="soba", **options).x), 1e-12)
+        self.assertEqual((own.inner_rate, mine.inner_rate), (0.01, 0.02))
 
     def test_an_estimator_in_a_double_loop(self) -> None:
         class ByCg(bilevel.Estimator):
