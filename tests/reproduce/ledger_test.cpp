@@ -26,10 +26,17 @@ std::string trimmed(const std::string& text) {
   return begin == std::string::npos ? "" : text.substr(begin, end - begin + 1);
 }
 
-// The rows between the heading "## The ledger" and the next heading.
-std::vector<Row> ledger() {
+std::string page() {
   const char* source = std::getenv("BILEVEL_SOURCE_DIR");
   std::ifstream file(std::string(source != nullptr ? source : ".") + "/docs/reproduce.md");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The rows between the heading "## The ledger" and the next heading.
+std::vector<Row> ledger() {
+  std::istringstream file(page());
   std::vector<Row> rows;
   bool inside = false;
   for (std::string line; std::getline(file, line);) {
@@ -73,6 +80,21 @@ TEST(Ledger, HasAVerdictOfFourInEveryRow) {
     const bool has_reason = row.verdict.find(':') != std::string::npos;
     EXPECT_TRUE(verdict == "agrees" || has_reason) << row.what << ": why?";
   }
+}
+
+TEST(Ledger, CountsItsVerdicts) {
+  std::map<std::string, int> count;
+  const std::vector<Row> rows = ledger();
+  for (const Row& row : rows) ++count[trimmed(row.verdict.substr(0, row.verdict.find(':')))];
+  std::string text = page();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  const std::string agree = count["agrees"] == 1 ? " agrees, " : " agree, ",
+                    disagree = count["disagrees"] == 1 ? " disagrees, " : " disagree, ";
+  EXPECT_THAT(text, ::testing::HasSubstr("Of " + std::to_string(rows.size()) + " rows " +
+                                         std::to_string(count["agrees"]) + agree +
+                                         std::to_string(count["disagrees"]) + disagree +
+                                         std::to_string(count["undecided"]) + " are undecided and " +
+                                         std::to_string(count["not obtainable"]) + " not obtainable."));
 }
 
 TEST(Ledger, HasARowForEveryItem) {

@@ -78,10 +78,11 @@ TEST(RateOfLowestLoss, LeavesOutARateThatFails) {
 TEST(RateOfLowestLoss, SaysWhereEveryRateFails) {
   std::string tried;
   const auto trial = [](double) { return ended(bad, StopReason::failed); };
-  EXPECT_THAT(message([&] {
-                reproduce::rate_of_lowest_loss({0.1, 1}, trial, tried);
-              }),
-              AllOf(HasSubstr("every one failed"), HasSubstr("0.1 failed")));
+  EXPECT_THAT(
+      [&] {
+        reproduce::rate_of_lowest_loss({0.1, 1}, trial, tried);
+      },
+      ThrowsMessage<std::runtime_error>(AllOf(HasSubstr("every one failed"), HasSubstr("0.1 failed"))));
 }
 
 }  // namespace
