@@ -113,7 +113,7 @@ Tensor Structure::flatten(const py::handle& value, const char* name) const {
                                         shown_shape(tensor.sizes()),
                                         kind_ == Kind::flat ? "one dimension" : shown_shape(shape_)));
     }
-    return tensor.detach().reshape({-1});
+    return kind_ == Kind::flat ? tensor.detach() : tensor.detach().reshape({-1});
   }
   std::vector<Tensor> tensors;
   for (const auto& [key, tensor] : parts_of(value, name)) {

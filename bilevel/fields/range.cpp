@@ -29,12 +29,11 @@ void require_in_range(const std::string& text, const Range& range, bool whole) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   const bool number = !text.empty() && *end == '\0' && (whole ? is_whole_text(text) : std::isfinite(value));
+  if (number && range.holds(value)) return;
   const std::string bound = range.text(whole, std::isfinite(value) && std::abs(value) > bounds::any);
-  if (!number) {
-    throw std::invalid_argument(std::string("must be ") + (whole ? "a whole number" : "a finite number") +
-                                (bound.empty() ? "" : ", " + bound));
-  }
-  if (!range.holds(value)) throw std::invalid_argument("must be " + bound);
+  if (number) throw std::invalid_argument("must be " + bound);
+  throw std::invalid_argument(std::string("must be ") + (whole ? "a whole number" : "a finite number") +
+                              (bound.empty() ? "" : ", " + bound));
 }
 
 }  // namespace

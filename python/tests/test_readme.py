@@ -46,7 +46,7 @@ class Readme(unittest.TestCase):
 
 
 class ComingFrom(unittest.TestCase):
-    """The same job in other libraries: those whose folders HYPERTORCH and HIGHER name are run too."""
+    """The same job in other libraries: those whose folders HYPERTORCH, HIGHER and BETTY name are run too."""
 
     def setUp(self) -> None:
         text = (SOURCE / "docs/coming-from.md").read_text(encoding="utf-8")
@@ -68,6 +68,10 @@ class ComingFrom(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             result = run(self.head + "import bilevel\n" + self.blocks[3][1].replace("runs/tuned", f"{folder}/tuned"))["result"]
         self.assertLess(result.outer_loss, 0.8 * result.history[0]["outer_loss"])
+        if os.environ.get("BETTY"):
+            sys.path.insert(0, os.environ["BETTY"])
+            theirs = run(self.head + self.blocks[4][1])["upper"].module().detach().exp()
+            self.assertLess(((result.x.exp() - theirs).abs() / theirs).max().item(), 1e-3)
 
 
 if __name__ == "__main__":
