@@ -74,6 +74,11 @@ CleanJobResult clean_sets(CleanJobOptions& o, CleaningSets sets, const std::stri
     refuse_ranks(context, named("by", clean_ways().table),
                  fmt::format("take {} with a {}", named("by", clean_ways().algorithm), named("valid")));
   }
+  if (!by_table) {
+    for (ExampleSet* set : {&result.sets.train, &result.sets.valid, &result.sets.test}) {
+      set_dtype(set->features, o.compute);
+    }
+  }
   result.by = by_table ? clean_ways().table : clean_ways().algorithm;
   (by_table ? clean_by_noise_model : clean_by_weights)(o, context, clock, result);
   return result;
@@ -91,7 +96,7 @@ CleanJobResult run_clean(CleanJobOptions o, RunContext& context) {
   check_algorithm(o, context);
   context.progress("clean: reading the data");
   tell_notes(o.files.reading, context);
-  CleaningSets sets = read_clean_data(o);
+  CleaningSets sets = read_clean_data(o, by_table);
   return clean_sets(o, std::move(sets), o.data.empty() ? o.files.train.features : o.data, by_table, context,
                     clock);
 }
@@ -107,10 +112,10 @@ CleanJobResult run_clean(CleanJobOptions o, const ExampleSets& data, RunContext&
     throw OptionError(fmt::format("{} needs validation examples whose labels are right",
                                   named("by", clean_ways().algorithm)));
   }
-  const at::TensorOptions tensors = apply(o.compute, context);
+  (void)apply(o.compute, context);
   check_algorithm(o, context);
-  return clean_sets(o, cleaning_sets_of(data, c10::typeMetaToScalarType(tensors.dtype())), "", by_table,
-                    context, clock);
+  const at::ScalarType dtype = reading_dtype(o.compute, o.given(o.compute.dtype), by_table);
+  return clean_sets(o, cleaning_sets_of(data, dtype), "", by_table, context, clock);
 }
 
 }  // namespace bilevel

@@ -221,8 +221,8 @@ void refuse_clean_sources(CleanJobOptions& o) {
   }
 }
 
-CleaningSets read_clean_data(const CleanJobOptions& o) {
-  const at::ScalarType dtype = o.compute.dtype == "float" ? at::kFloat : at::kDouble;
+CleaningSets read_clean_data(const CleanJobOptions& o, bool by_table) {
+  const at::ScalarType dtype = reading_dtype(o.compute, o.given(o.compute.dtype), by_table);
   if (!o.data.empty()) {
     NamedCleaningOptions drawn = o.named;
     drawn.set = o.data;

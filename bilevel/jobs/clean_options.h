@@ -50,6 +50,6 @@ void check_clean_sources(CleanJobOptions& options, bool by_table);
 void refuse_clean_sources(CleanJobOptions& options);
 
 // From the files or the named set, in the precision of `compute`. A column of ones is only in a named set.
-CleaningSets read_clean_data(const CleanJobOptions& options);
+CleaningSets read_clean_data(const CleanJobOptions& options, bool by_table = false);
 
 }  // namespace bilevel

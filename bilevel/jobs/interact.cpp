@@ -125,11 +125,13 @@ void interact_by_algorithm(InteractJobOptions& o, InteractOptions options, const
 // False: the Hessians are too large, and nobody insists.
 bool is_for_newton(const InteractJobOptions& o, const TaskSets& sets) {
   const int64_t columns = sets.train.features.size(1), folds = sets.valid.size() > 0 ? 1 : o.table.folds;
-  if (is_small_enough_for_newton(sets.tasks, columns, sets.classes, folds)) return true;
+  const int64_t rows = sets.train.size() + sets.valid.size();
+  if (is_small_enough_for_newton(rows, sets.tasks, columns, sets.classes, folds)) return true;
   if (o.table.by == "auto" && !o.given(o.table.folds) && !o.table.no_standardize) return false;
   throw OptionError(fmt::format(
-      "{}: {} tasks of {} features and {} classes in {} folds are too many for Newton's method; take {}",
-      named("by", interact_ways().table), sets.tasks, columns, sets.classes, folds,
+      "{}: {} rows of {} tasks with {} features and {} classes in {} folds are too many for Newton's method; "
+      "take {}",
+      named("by", interact_ways().table), rows, sets.tasks, columns, sets.classes, folds,
       named("by", interact_ways().algorithm)));
 }
 

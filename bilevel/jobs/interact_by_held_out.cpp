@@ -1,6 +1,7 @@
 // `interact` by the loss of rows that were held out.
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <utility>
@@ -50,6 +51,22 @@ LearnedTasks learned_tasks_of(const TaskTable& table, const TaskSets& sets) {
   return learned;
 }
 
+// Waking other threads takes longer than what a small table gives them to do.
+class ThreadsOfTable {
+ public:
+  ThreadsOfTable(const TaskExamples& train, int64_t classes, bool given) : before_(at::get_num_threads()) {
+    const int64_t columns = train.features.size(1) + 1;
+    if (!given && train.size() * columns < least_work / (columns * (classes - 1))) at::set_num_threads(1);
+  }
+  ~ThreadsOfTable() { at::set_num_threads(before_); }
+  ThreadsOfTable(const ThreadsOfTable&) = delete;
+  ThreadsOfTable& operator=(const ThreadsOfTable&) = delete;
+
+ private:
+  static constexpr int64_t least_work = 10'000'000;  // products in the Hessians of all tasks
+  int before_;
+};
+
 }  // namespace
 
 void interact_by_held_out(InteractJobOptions& o, RunContext& context, const JobClock& clock,
@@ -72,6 +89,7 @@ void interact_by_held_out(InteractJobOptions& o, RunContext& context, const JobC
   context.open("interact", seed, OptionsView(o));
   result.folder = context.folder_name();
   context.work([&] {
+    const ThreadsOfTable threads(sets.train, sets.classes, o.given(o.compute.threads));
     try {
       result.table =
           interact_table(data, {.folds = o.table.folds, .standardize = !o.table.no_standardize, .seed = seed},

@@ -65,7 +65,8 @@ void add_held_out(const InteractJobResult& o, const InteractJobOptions& options,
                     {"newton_steps", r.counts.gradients},
                     {"outer_gradient", r.outer_gradients},
                     {"hessian", r.counts.hessian_products},
-                    {"unconverged_fits", r.counts.unconverged}};
+                    {"unconverged_fits", r.counts.unconverged},
+                    {"unsolved_systems", r.counts.unsolved}};
   json["seconds"] = o.seconds;
 }
 

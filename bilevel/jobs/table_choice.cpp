@@ -178,7 +178,26 @@ JobEnd end_of_interrupted_table(RunContext& context, Json& json) {
   return {.status = RunStatus::interrupted};
 }
 
+at::ScalarType reading_dtype(const ComputeOptions& compute, bool is_given, bool by_table) {
+  return compute.dtype == "float" && (is_given || !by_table) ? at::kFloat : at::kDouble;
+}
+
+void set_dtype(Features& features, const ComputeOptions& compute) {
+  const at::ScalarType dtype = compute.dtype == "float" ? at::kFloat : at::kDouble;
+  if (features.dense.defined()) {
+    features.dense = features.dense.to(dtype);
+  } else if (features.sparse.value.defined()) {
+    features.sparse = to_dtype(features.sparse, dtype);
+  }
+}
+
 void warn_of_unconverged(const FitCounts& counts, const RunContext& context) {
+  if (counts.unsolved > 0) {
+    context.warning(fmt::format(
+        "{} linear systems of implicit gradients ended before their tolerance, so that the search had less "
+        "exact directions; are the columns of very different scales? Leave out {} if it was given",
+        counts.unsolved, named("no_standardize")));
+  }
   if (counts.unconverged == 0) return;
   context.warning(fmt::format(
       "{} of {} fits ended before their tolerance, so that penalties and losses are less exact; are the "

@@ -10,6 +10,7 @@
 #include "bilevel/data/feature_files.h"
 #include "bilevel/fields/fields.h"
 #include "bilevel/fields/options_view.h"
+#include "bilevel/jobs/compute.h"
 #include "bilevel/jobs/job_end.h"
 #include "bilevel/run/json.h"
 #include "bilevel/run/run_context.h"
@@ -67,6 +68,12 @@ TableHooks table_hooks(const RunContext& context, const std::string& job);
 
 // The run's last word after that, with its summary in `json`.
 JobEnd end_of_interrupted_table(RunContext& context, Json& json);
+
+// The precision that examples are read in: a table's is double unless somebody asked for another. Of a time
+// in milliseconds a float keeps two minutes.
+at::ScalarType reading_dtype(const ComputeOptions& compute, bool is_given, bool by_table);
+// For an algorithm, where a table turned out to be none for the other way.
+void set_dtype(Features& features, const ComputeOptions& compute);
 
 // Fits that ended before their tolerance make what was chosen by them less sure.
 void warn_of_unconverged(const FitCounts& counts, const RunContext& context);

@@ -86,6 +86,7 @@ TuneJobResult tune_tables(TuneJobOptions& o, TableSets sets, const std::string& 
     refuse_ranks(context, named("by", tune_ways().table), "take " + named("by", tune_ways().algorithm));
     tune_by_held_out(o, sets, context, clock, result);
   } else {
+    for (TableSets::Set* set : {&sets.train, &sets.valid, &sets.test}) set_dtype(set->features, o.compute);
     tune_by_algorithm(o, divided(std::move(sets), o.files.valid_part, o.algorithm.solve.seed, data), context,
                       result);
   }
@@ -114,7 +115,7 @@ TuneJobResult run_tune(TuneJobOptions o, RunContext& context) {
   context.progress("tune: reading");
   tell_notes(o.files.reading, context);
   if (o.data.empty()) {
-    return tune_tables(o, read_tune_tables(o), o.files.train.features, by_table, context, clock);
+    return tune_tables(o, read_tune_tables(o, by_table), o.files.train.features, by_table, context, clock);
   }
   TuneJobResult result;
   tune_by_algorithm(o, read_tune_newsgroups(o), context, result);
@@ -128,10 +129,10 @@ TuneJobResult run_tune(TuneJobOptions o, const ExampleSets& data, RunContext& co
   refuse_tune_sources(o);
   require_cpu(o);
   const bool by_table = wants_table(o, data.valid.size() > 0);
-  const at::TensorOptions tensors = apply(o.compute, context);
+  (void)apply(o.compute, context);
   check_tune_algorithm(o, context);
-  return tune_tables(o, table_sets_of(data, o, c10::typeMetaToScalarType(tensors.dtype())), "train", by_table,
-                     context, clock);
+  const at::ScalarType dtype = reading_dtype(o.compute, o.given(o.compute.dtype), by_table);
+  return tune_tables(o, table_sets_of(data, o, dtype), "train", by_table, context, clock);
 }
 
 std::vector<int64_t> by_regularizer(const Tensor& x) {

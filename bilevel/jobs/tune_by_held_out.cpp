@@ -87,7 +87,8 @@ Json held_out_json(const TuneJobResult& result, const TuneJobOptions& o) {
                    {"inner_gradient", r.counts.gradients},
                    {"outer_gradient", r.outer_gradients},
                    {"hessian", r.counts.hessian_products},
-                   {"unconverged_fits", r.counts.unconverged}};
+                   {"unconverged_fits", r.counts.unconverged},
+                   {"unsolved_systems", r.counts.unsolved}};
   out["seconds"] = result.seconds;
   if (!result.folder.empty()) out["folder"] = result.folder;
   return out;

@@ -209,9 +209,9 @@ void set_tune_defaults(TuneJobOptions& o) {
   unless_given(s.outer.rate, s.outer.optimizer == "adam" ? 0.05 : o.data.empty() ? 0.0 : 100.0);
 }
 
-TableSets read_tune_tables(const TuneJobOptions& o) {
+TableSets read_tune_tables(const TuneJobOptions& o, bool by_table) {
   RegularizerFileOptions files = o.files;
-  files.reading.dtype = o.compute.dtype == "float" ? at::kFloat : at::kDouble;
+  files.reading.dtype = reading_dtype(o.compute, o.given(o.compute.dtype), by_table);
   files.reading.labels_are_numbers = o.loss == "squared";
   return read_table_sets(files);
 }

@@ -48,7 +48,7 @@ bool wants_table(TuneJobOptions& options, bool has_valid);
 void set_tune_defaults(TuneJobOptions& options);
 
 // In the precision of `compute`: the files as they are, and 20 Newsgroups.
-TableSets read_tune_tables(const TuneJobOptions& options);
+TableSets read_tune_tables(const TuneJobOptions& options, bool by_table = false);
 RegularizerSets read_tune_newsgroups(const TuneJobOptions& options);
 
 }  // namespace bilevel

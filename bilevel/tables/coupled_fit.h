@@ -13,21 +13,18 @@
 // each task and one for the mean. Where all pairs are alike one iteration is enough.
 
 #include <cstdint>
+#include <vector>
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/tables/cross_fit.h"
 
 namespace bilevel {
 
-// Rows in blocks, one for each task, filled up with zeros to the length of the longest.
-struct TaskBlocks {
-  Tensor features;  // tasks x rows x columns, the last column ones
-  Tensor targets;   // tasks x rows x classes, labels one-hot
-
-  int64_t tasks() const { return features.size(0); }
-  int64_t rows() const { return features.size(1); }
-  int64_t columns() const { return features.size(2); }
-  int64_t classes() const { return targets.size(2); }
+struct CoupledRows {
+  Tensor features;  // rows x columns, the last column ones
+  Tensor targets;   // rows x classes, labels one-hot
+  Tensor task;      // int64, 0 .. tasks-1
+  int64_t tasks = 0;
 };
 
 struct Pulls {
@@ -43,12 +40,13 @@ struct PullDerivative {
 
 class CoupledFit {
  public:
-  // `chosen`: fits x tasks x rows, 1 for the rows of each fit, 0 for the others.
-  CoupledFit(const TaskBlocks& blocks, const Tensor& chosen);
+  // `chosen`: fits x rows, 1 for the rows of each fit, 0 for the others.
+  CoupledFit(const CoupledRows& rows, const Tensor& chosen);
 
-  // From the last solution.
+  // From the last solution. Throws std::runtime_error where a number is not finite; fits that end before
+  // their tolerance are counted.
   void solve(const Pulls& pulls);
-  Tensor scores() const;   // fits x tasks x rows x classes
+  Tensor scores() const;   // fits x rows x classes
   Tensor weights() const;  // fits x tasks x columns x classes
   // Of a loss of the scores, exact at the solution: `by_scores` is its derivative by scores().
   PullDerivative derivative(const Tensor& by_scores);
@@ -60,14 +58,31 @@ class CoupledFit {
  private:
   struct Point;
   struct Preconditioner;
+  struct Direction;
+  // Tasks of similar sizes, their rows filled up with zeros to the length of the longest, which is at most
+  // twice theirs. Fits come after rows: they share the features.
+  struct Block {
+    Tensor tasks;     // which
+    Tensor rows;      // which of all rows
+    Tensor slots;     // and where they are among tasks x length
+    Tensor features;  // tasks x length x columns
+    Tensor targets;   // tasks x length x 1 x classes
+    Tensor chosen;    // tasks x length x fits
+    Tensor left_out;  // tasks x length x fits x 1: where it is 0
+  };
+  static std::vector<Block> blocks_of(const CoupledRows& rows, const Tensor& chosen);
+  Tensor block_scores(const Block& block, const Tensor& w) const;  // tasks x length x fits x classes
+  // 0 for rows that a fit does not see: whatever they hold, it is not to matter.
+  Tensor fitted_scores(const Block& block, const Tensor& w) const;
+  Tensor by_weights(const Block& block, const Tensor& by_scores) const;
   Tensor pulled(const Tensor& w) const;
   Tensor losses(const Tensor& w) const;  // one for each fit
   Point linearize() const;
   Preconditioner factorize(const Point& point) const;
-  Tensor solve_newton(const Point& point, const Tensor& b, double tolerance);
+  Direction solve_newton(const Point& point, const Tensor& b, double tolerance);
 
-  TaskBlocks blocks_;
-  Tensor chosen_;
+  int64_t rows_;
+  std::vector<Block> blocks_;
   Tensor contrasts_;                 // classes x (classes - 1), orthonormal, each adding up to 0
   Tensor w_;                         // fits x tasks x contrasts x columns
   Tensor laplacian_, ridge_, pull_;  // 4 L of C; of each column: 2 rho, and the part of L that it feels

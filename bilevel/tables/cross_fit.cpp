@@ -45,6 +45,7 @@ Tensor CrossFit::derivative(const Tensor& by_scores, double tolerance) {
     const HessianSolve solve =
         solve_softmax_hessian(part.fitted, weights_[k], penalty, by_weights, tolerance);
     counts_.hessian_products += solve.products;
+    counts_.unsolved += solve.converged ? 0 : 1;
     const Tensor products = weights_[k] * solve.solution;
     total -= ((total.dim() == 1 ? products.sum(1) : products) * penalty).narrow(0, 0, total.size(0));
   }

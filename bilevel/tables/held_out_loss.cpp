@@ -25,6 +25,9 @@ class HeldOutCrossEntropy final : public HeldOutLoss {
   Tensor gradient() override {
     return cross_.derivative((scores_.softmax(1) - rows_.targets) * held_ / count_, hessian_tolerance);
   }
+  void start_from(const HeldOutLoss& other) override {
+    cross_.start_from(dynamic_cast<const HeldOutCrossEntropy&>(other).cross_.weights());
+  }
   Tensor losses() const override {
     const Tensor index = held_.squeeze(1).nonzero().squeeze(1);
     return -(scores_.log_softmax(1) * rows_.targets).sum(1).index_select(0, index);
@@ -70,6 +73,7 @@ class HeldOutSquares final : public HeldOutLoss {
   Tensor gradient() override {
     return cross_.derivative(difference_ / std::max(sum_of_squares(), std::numeric_limits<double>::min()));
   }
+  void start_from(const HeldOutLoss& /*other*/) override {}  // closed forms start nowhere
   Tensor losses() const override { return differences().square().squeeze(1); }
   Tensor differences() const override {
     return difference_.index_select(0, held_.squeeze(1).nonzero().squeeze(1));

@@ -46,6 +46,8 @@ class HeldOutLoss {
   virtual double operator()(const Tensor& logarithms) = 0;
   // Where it was evaluated last.
   virtual Tensor gradient() = 0;
+  // The fits of another, of rows in the same folds, as a start.
+  virtual void start_from(const HeldOutLoss& other) = 0;
   // One per held-out row: the cross entropy, or the square of the difference.
   virtual Tensor losses() const = 0;
   // Prediction - target, held-out rows x classes: of probabilities; or of the numbers themselves.

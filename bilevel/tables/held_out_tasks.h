@@ -26,7 +26,8 @@ class HeldOutTasks {
  public:
   explicit HeldOutTasks(const TaskRows& rows);
 
-  // The mean cross entropy of the rows that some fold holds out.
+  // The mean cross entropy of the rows that some fold holds out. Throws std::runtime_error where it is not
+  // finite.
   double operator()(const Pulls& pulls);
   PullDerivative derivative();  // where it was evaluated last
   // Of the held-out rows, always in the same order.
@@ -42,9 +43,8 @@ class HeldOutTasks {
 
  private:
   TaskRows rows_;
-  TaskBlocks blocks_;
-  Tensor held_;             // folds x tasks x rows of a block: 1 where the fold holds it out
-  Tensor index_, targets_;  // of the held-out rows among all of them
+  Tensor index_, fold_;  // of the held-out rows: where they are, and which fold holds each out
+  Tensor targets_;
   CoupledFit fit_;
 };
 

@@ -23,10 +23,11 @@ namespace {
 
 // Logarithms of rho and of the pull towards the mean model, on the sum of the losses.
 constexpr double strongest_rho = 7, weakest_rho = -7, rho_step = 2;
-constexpr double weakest_pull = -1, pull_step = 2;
+constexpr double weakest_pull = -1, pull_step = 2;  // over rho: below it, rho decides
 constexpr double one_model = 4;  // a pull of e^4 times the number of rows leaves tasks no freedom
 constexpr std::array<double, 2> intercept_parts{1, 0.1};
-constexpr double least_share = 0.02;
+constexpr int64_t most_models = 192;  // that are compared: the grid of rho, pulls and parts has fewer
+constexpr double kept_likelihood = 0.9;
 constexpr double pair_deviation = 3;  // of a pair's logarithm around the common one
 constexpr double largest_offset = 12;
 constexpr double largest_pair_step = 1;  // of the logarithm that moves most first
@@ -49,7 +50,9 @@ struct Member {
 };
 
 // All of them that may matter: rho from strong to weak until the best of its row is clearly worse, or worse
-// twice; for each the pull from one model to tasks on their own, likewise.
+// twice; for each the pull from one model for all until it is clearly worse than a stronger one of the same
+// row, and tasks on their own. (Not than the best of all: where tasks differ, tasks on their own are clearly
+// better than one model, and better still may lie between.)
 class CommonFamily {
  public:
   CommonFamily(HeldOutTasks& loss, const TableHooks& hooks) : loss_(loss), hooks_(hooks) {
@@ -77,21 +80,21 @@ class CommonFamily {
     return best_where([&](const Member& m) { return m.common.pull == std::exp(strongest_pull_); });
   }
 
-  // Those that predict held-out rows well, with their shares, which add up to 1.
+  // Those that predict held-out rows well: the fewest that have most of the likelihood. Their shares add up
+  // to 1.
   std::vector<Member> likely(uint64_t seed) const {
     std::vector<Tensor> losses;
     for (const Member& member : members_) losses.push_back(member.losses);
     const Tensor all = at::stack(losses);
     const Tensor shares =
         bootstrap_shares(all.size(1), seed, [&](const Tensor& weights) { return all.mv(weights).neg(); });
+    const auto [sorted, order] = shares.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
     std::vector<Member> kept;
     double sum = 0;
-    for (size_t k = 0; k < members_.size(); ++k) {
-      const double share = shares[static_cast<int64_t>(k)].item<double>();
-      if (share < least_share) continue;
-      kept.push_back(members_[k]);
-      kept.back().share = share;
-      sum += share;
+    for (int64_t k = 0; k < sorted.numel() && sum < kept_likelihood; ++k) {
+      kept.push_back(members_[static_cast<size_t>(order[k].item<int64_t>())]);
+      kept.back().share = sorted[k].item<double>();
+      sum += kept.back().share;
     }
     for (Member& member : kept) member.share /= sum;
     return kept;
@@ -113,9 +116,12 @@ class CommonFamily {
   void evaluate_row(double rho) {
     for (const double part : intercept_parts) {
       evaluate({rho, std::exp(strongest_pull_), part});
-      for (double pull = std::ceil(strongest_pull_ - pull_step); pull >= weakest_pull; pull -= pull_step) {
+      size_t best = members_.size() - 1;
+      const double lowest = std::log(rho) + weakest_pull;
+      for (double pull = std::ceil(strongest_pull_ - pull_step); pull >= lowest; pull -= pull_step) {
         evaluate({rho, std::exp(pull), part});
-        if (gain_of(members_.back().losses - members_[best_].losses).clear()) break;
+        if (is_better(members_.back(), members_[best])) best = members_.size() - 1;
+        if (gain_of(members_.back().losses - members_[best].losses).clear()) break;
       }
     }
     evaluate({rho, 0, 1});
@@ -324,7 +330,7 @@ InteractTableResult interact_table(const InteractTableData& data, const Interact
   if (data.tasks > 2) {
     r.searched_pairs = true;
     CommonPull common = family.best().common;
-    common.pull = std::max(common.pull, std::exp(weakest_pull));
+    common.pull = std::max(common.pull, common.rho * std::exp(weakest_pull));
     const Gain gain = unseen_gain(rows, likely, common, options.seed, hooks, r);
     r.gain = gain.mean;
     r.gain_error = gain.error;
@@ -338,9 +344,15 @@ InteractTableResult interact_table(const InteractTableData& data, const Interact
   return r;
 }
 
-bool is_small_enough_for_newton(int64_t tasks, int64_t columns, int64_t classes, int64_t folds) {
+bool is_small_enough_for_newton(int64_t rows, int64_t tasks, int64_t columns, int64_t classes,
+                                int64_t folds) {
   const int64_t size = std::max<int64_t>((columns + 1) * (classes - 1), 1);
-  return size <= largest_table / size && tasks * std::max<int64_t>(folds, 1) <= largest_table / (size * size);
+  const auto fits = [](int64_t count, int64_t numbers) {
+    return count <= largest_table / std::max<int64_t>(numbers, 1);
+  };
+  return fits(size, size) && fits(tasks, tasks) && fits(folds, size * size) &&
+         fits(tasks, size * size * folds) && fits(folds, classes) && fits(rows, columns + 1) &&
+         fits(rows, folds * classes) && fits(rows, most_models);
 }
 
 }  // namespace bilevel

@@ -59,7 +59,9 @@ struct InteractTableResult {
 InteractTableResult interact_table(const InteractTableData& data, const InteractTableOptions& options,
                                    const TableHooks& hooks = {});
 
-// Whether the Hessians of all tasks and folds are small enough to be held in memory.
-bool is_small_enough_for_newton(int64_t tasks, int64_t columns, int64_t classes, int64_t folds);
+// Whether all that interact_table holds is small enough for the memory: the Hessians of all tasks and folds,
+// the strengths of pairs, and the rows, with the scores and losses that folds and models have of each.
+// `rows`: of training and validation.
+bool is_small_enough_for_newton(int64_t rows, int64_t tasks, int64_t columns, int64_t classes, int64_t folds);
 
 }  // namespace bilevel

@@ -71,7 +71,9 @@ HessianSolve solve_softmax_hessian(const Tensor& rows, const Tensor& weights, co
   if (solved.status == Status::not_finite) {
     throw std::runtime_error("softmax regression: a Hessian product is not finite");
   }
-  return {.solution = solved.solution.view(b.sizes()) * length, .products = solved.products};
+  return {.solution = solved.solution.view(b.sizes()) * length,
+          .products = solved.products,
+          .converged = solved.status == Status::converged};
 }
 
 Tensor penalties(const Tensor& logarithms, int64_t rows) {

@@ -37,6 +37,7 @@ SoftmaxFit fit_softmax(const Tensor& rows, const SoftmaxTargets& targets, const 
 struct HessianSolve {
   Tensor solution;  // columns x classes
   int64_t products = 0;
+  bool converged = false;  // to the tolerance
 };
 HessianSolve solve_softmax_hessian(const Tensor& rows, const Tensor& weights, const Tensor& penalty,
                                    const Tensor& b, double tolerance);

@@ -102,8 +102,8 @@ Found search_groups(HeldOutLoss& loss, const Found& single, const PenaltyGroups&
 }
 
 // The loss that penalties of their own save on rows that the search for them has not seen.
-Gain nested_gain(const HeldOutRows& rows, const Found& single, const PenaltyGroups& groups, uint64_t seed,
-                 const TableHooks& hooks, TuneTableResult& r) {
+Gain nested_gain(const HeldOutRows& rows, const HeldOutLoss& at_single, const Found& single,
+                 const PenaltyGroups& groups, uint64_t seed, const TableHooks& hooks, TuneTableResult& r) {
   const Tensor held = rows.fold.ge(0).nonzero().squeeze(1);
   const auto gains = [&](const Tensor& part) {
     const Tensor unseen = held.index_select(0, part);
@@ -111,6 +111,7 @@ Gain nested_gain(const HeldOutRows& rows, const Found& single, const PenaltyGrou
     const HeldOutRows others = rows.subset(seen), test = rows.subset(unseen);
     if (others.leaves_a_fold_empty()) return Tensor();
     const std::unique_ptr<HeldOutLoss> loss = HeldOutLoss::of(others);
+    loss->start_from(at_single);  // with the one penalty, most of their rows are the same
     const Found found = search_groups(*loss, single, groups, hooks, r.outer_gradients);
     const auto losses = [&](const Tensor& logarithms) {
       return loss->losses_of(test, loss->refit(logarithms, r.counts));
@@ -266,7 +267,7 @@ TuneTableResult tune_table(const TuneTableData& data, const TuneTableOptions& op
     }
     // The check comes first: where it fails, which the first part of the rows mostly tells, all rows need no
     // search.
-    const Gain gain = nested_gain(rows, single, groups, options.seed, hooks, r);
+    const Gain gain = nested_gain(rows, *loss, single, groups, options.seed, hooks, r);
     r.gain = gain.mean;
     r.gain_error = gain.error;
     r.kept_single = !gain.clear();

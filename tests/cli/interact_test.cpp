@@ -172,6 +172,37 @@ TEST_F(Interact, OnesOwnTasksAreLearnedByHeldOutRows) {
   EXPECT_THAT(error("--by held-out --train '" + train + "'"), HasSubstr("--task-column"));
 }
 
+// The file of validation rows judges; a model of all tasks' training rows is returned.
+TEST_F(Interact, OnesOwnTasksAreJudgedByAFileOfValidationRows) {
+  const TaskSets sets = draw_clustered_tasks(
+      {.tasks = 6, .clusters = 2, .features = 4, .train = 25, .valid = 30, .test = 50, .seed = 3});
+  const std::string files = "--task-column first --train '" + file("train.csv", table(sets.train, true)) +
+                            "' --valid '" + file("valid.csv", table(sets.valid, true)) + "' ";
+  const json r = interact(files + "--test '" + file("test.csv", table(sets.test, true)) + "' --out '" +
+                          folder_ / "run" + "'");
+  EXPECT_EQ(r.at("by"), "held-out");
+  EXPECT_EQ(r.at("train_examples"), 150);
+  EXPECT_EQ(r.at("valid_examples"), 180);
+  EXPECT_TRUE(r.at("folds").is_null());
+  EXPECT_EQ(r.at("returned"), "learned interaction");
+  EXPECT_LE(r.at("valid_loss"), r.at("independent_valid_loss"));
+  EXPECT_LE(r.at("valid_loss"), r.at("pooled_valid_loss"));
+  EXPECT_GT(r.at("test_accuracy").get<double>(), r.at("pooled_test_accuracy").get<double>() + 5);
+
+  // What was saved says of the validation rows what the run said of them.
+  const Tensor w = read_npy(folder_ / "run/model.npy");  // tasks x classes x (features + 1)
+  double loss = 0;
+  for (int64_t i = 0; i < sets.valid.size(); ++i) {
+    const Tensor x = at::cat({sets.valid.features[i], at::ones({1}, at::kDouble)});
+    const Tensor scores = w[sets.valid.tasks[i].item<int64_t>()].mv(x);
+    loss -= scores.log_softmax(0)[sets.valid.labels[i].item<int64_t>()].item<double>() / 180;
+  }
+  EXPECT_NEAR(r.at("valid_loss").get<double>(), loss, 1e-4);  // six digits in the files
+  const Output text = run_interact(files);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("180"), HasSubstr("learned interaction")));
+}
+
 TEST_F(Interact, WithoutTasksTheClassesAreTheTasks) {
   const json r = interact("--iterations 3 --bias --train '" +
                           file("c.svm", "1 1:1\n1 1:0.9\n2 2:1\n2 2:0.8\n5 3:1\n5 3:0.7\n") + "'");

@@ -167,6 +167,22 @@ TEST_F(TableJobs, OptionsThatTheWayWouldIgnoreAreRefused) {
               HasSubstr("--no-standardize is of --by noise-model"));
 }
 
+// Two minutes of a clock that counts milliseconds since 1970: less than what a float tells apart there.
+TEST_F(TableJobs, TablesAreReadInDoublePrecision) {
+  Random random(3);
+  const Tensor seconds = 120 * random.uniform({100}, at::TensorOptions().dtype(at::kDouble));
+  const Tensor labels = seconds.gt(60).to(at::kLong);
+  const std::string times = folder_ / "times.csv";
+  write_table(times, (1.7e12 + 1000 * seconds).round().unsqueeze(1), labels);
+  const json tuned = run("tune --train '" + times + "' --out '" + folder_ / "tuned" + "'");
+  EXPECT_GT(tuned.at("valid_accuracy").get<double>(), 90);
+  const json cleaned =
+      run("clean --train '" + times + "' --test '" + times + "' --out '" + folder_ / "cleaned" + "'");
+  EXPECT_GT(cleaned.at("test_accuracy").get<double>(), 90);
+  const json asked = run("tune --train '" + times + "' --dtype float --out '" + folder_ / "float" + "'");
+  EXPECT_LT(asked.at("valid_accuracy").get<double>(), 80);
+}
+
 TEST_F(TableJobs, OneColumnAndAHandfulOfRowsAreTables) {
   const std::string narrow = folder_ / "narrow.csv", few = folder_ / "few.csv";
   const Tensor labels = at::tensor({0, 1, 0, 1, 1, 0, 0, 1}, at::kLong);

@@ -8,11 +8,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "bilevel/core/random.h"
 #include "bilevel/tables/coupled_fit.h"
+#include "bilevel/tables/folds.h"
 #include "bilevel/tables/held_out_tasks.h"
 #include "bilevel/tables/scaled_table.h"
 #include "bilevel/tables/softmax_fit.h"
@@ -150,6 +153,58 @@ TEST(HeldOutTasks, IsTheLossOfModelsThatHaveNotSeenTheFold) {
   EXPECT_NEAR(value, sum / 90, 1e-8);
 }
 
+int64_t peak_kilobytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t value = 0;
+    if (word == "VmHWM:" && status >> value) return value;
+  }
+  return 0;
+}
+
+// As the padded length of all, a task of 40,000 rows beside 300 of two would take gigabytes.
+TEST(HeldOutTasks, ALargeTaskBesideManySmallOnesTakesNoMoreThanItsRows) {
+  const int64_t tiny = 300, large = 40'000, count = 2 * tiny + large;
+  Random random(11);
+  TaskRows rows;
+  rows.tasks = tiny + 1;
+  rows.classes = rows.folds = 2;
+  rows.scaled = at::cat({random.normal({count, 3}, doubles()), at::ones({count, 1}, doubles())}, 1);
+  rows.task = at::arange(count).div(2, "floor").clamp_max(tiny);
+  rows.labels = (rows.scaled.select(1, 0) + random.normal({count}, doubles())).gt(0).to(at::kLong);
+  rows.fold = at::arange(count).remainder(2);
+  const int64_t before = peak_kilobytes();
+  ASSERT_GT(before, 0);
+  HeldOutTasks loss(rows);
+  const Pulls pulls{alike_pairs(rows.tasks, 0.01), 0.5};
+  const double value = loss(pulls);
+  FitCounts counts;
+  const Tensor models = loss.refit(pulls, counts);
+  EXPECT_LT(peak_kilobytes() - before, 200'000);
+  EXPECT_LT(value, 0.6);
+  // The large task hardly feels the others.
+  EXPECT_NEAR((models[tiny][0][1] - models[tiny][0][0]).item<double>(), 1.7, 0.1);
+}
+
+// Whether a fit sees the row or not.
+TEST(HeldOutTasks, RowsThatOverflowStopWithTheReason) {
+  for (const int64_t folds : {1, 3}) {
+    TaskRows rows = three_tasks();
+    rows.folds = folds;
+    rows.fold = rows.fold - 3 + folds;
+    rows.fold.clamp_min_(-1);
+    rows.scaled[28].narrow(0, 0, 3).fill_(1.7e308);
+    ASSERT_EQ(rows.fold[28].item<int64_t>(), folds - 1);
+    try {
+      HeldOutTasks loss(rows);
+      const double value = loss({alike_pairs(3, 1e-3), 1e-3});
+      ADD_FAILURE() << "the loss is " << value;
+    } catch (const std::runtime_error& error) {
+      EXPECT_NE(std::string(error.what()).find("too large"), std::string::npos) << error.what();
+    }
+  }
+}
+
 // Tasks whose slopes are +-1 times the same direction: `sign` of each task.
 InteractTableData signed_tasks(const std::vector<double>& sign, int64_t rows_each, uint64_t seed) {
   Random random(seed);
@@ -203,14 +258,82 @@ TEST(InteractTable, UnitsOfColumnsDoNotMatter) {
   EXPECT_TRUE(found.learned.weights.equal(interact_table(data, {}).learned.weights));  // the same bits
 }
 
+// All models say the same, so that none has much of the likelihood.
+TEST(InteractTable, ConstantColumnsLeaveTheSharesOfTheClasses) {
+  InteractTableData data = signed_tasks({1, 1, 1}, 20, 5);
+  data.train.dense = at::full({60, 2}, 3.0, doubles());
+  data.labels = at::arange(60).remainder(4).eq(0).to(at::kLong);
+  const InteractTableResult found = interact_table(data, {});
+  EXPECT_FALSE(found.per_pair);
+  EXPECT_GE(found.averaged, 1);
+  for (int64_t t = 0; t < 3; ++t) {
+    const Tensor p = table_scores(data.train, found.learned.weights[t]).softmax(1);
+    EXPECT_LT(largest(p.select(1, 1) - 0.25), 0.02) << t;
+  }
+}
+
+// Tasks that share half of what they want: one model for all is clearly worse than tasks alone, and what lies
+// between is better than both.
+TEST(InteractTable, PartialPoolingIsTriedWhereTasksDiffer) {
+  InteractTableData data = signed_tasks({1, 1, 1, 1, 1, 1, 1, 1}, 25, 9);
+  const Tensor x = TableScale({data.train}, true).scaled(data.train);
+  Random random(10);
+  const Tensor slopes = random.normal({1, 6}, doubles()) + random.normal({8, 6}, doubles());
+  const Tensor score = 1.5 * (x.narrow(1, 0, 6) * slopes.index_select(0, data.task)).sum(1);
+  data.labels = random.uniform({200}, doubles()).lt(score.sigmoid()).to(at::kLong);
+  const InteractTableResult found = interact_table(data, {});
+  ASSERT_GT(found.pooled.held_out_loss, found.independent.held_out_loss + 0.02);
+  TaskRows rows{.scaled = x, .labels = data.labels, .task = data.task, .fold = {}, .tasks = 8, .classes = 2};
+  rows.folds = 5;
+  Random folds(named_seed(0, "folds"));
+  rows.fold = stratified_folds(rows.task * 2 + rows.labels, 16, 5, folds);
+  HeldOutTasks loss(rows);
+  double least = found.independent.held_out_loss;
+  for (double rho = -3; rho <= 3; rho += 2) {
+    for (double pull = -3; pull <= 3; pull += 1) {
+      least = std::min(least, loss({alike_pairs(8, std::exp(pull) / 16), std::exp(rho)}));
+    }
+  }
+  ASSERT_LT(least, found.independent.held_out_loss - 0.01) << "the test says nothing";
+  EXPECT_LT(found.learned.held_out_loss, least + 0.005);
+}
+
+// Fits see the training rows alone, so that the losses of validation rows can be had from what is returned.
+TEST(InteractTable, ValidationRowsJudgeAndAreNotFittedTo) {
+  const std::vector<double> signs = {1, 1, -1, -1};
+  InteractTableData data = signed_tasks(signs, 25, 7);
+  const InteractTableData more = signed_tasks(signs, 20, 8);
+  data.valid = more.train;
+  data.valid_labels = more.labels;
+  data.valid_task = more.task;
+  const InteractTableResult found = interact_table(data, {.folds = 1000});  // which is not read
+  for (const TaskTable* table : {&found.learned, &found.independent, &found.pooled}) {
+    double loss = 0, right = 0;
+    for (int64_t t = 0; t < 4; ++t) {
+      const Tensor mine = more.task.eq(t).nonzero().squeeze(1);
+      const TableScores scores = score_table(dense(more.train.dense.index_select(0, mine)),
+                                             more.labels.index_select(0, mine), table->weights[t]);
+      loss += scores.loss / 4;
+      right += scores.accuracy / 4;
+    }
+    EXPECT_NEAR(table->held_out_loss, loss, 1e-6);
+    EXPECT_NEAR(table->held_out_accuracy, right, 1e-9);
+  }
+  EXPECT_LT(found.learned.held_out_loss, found.pooled.held_out_loss - 0.1);
+}
+
 TEST(InteractTable, WhatCannotBeIsRefused) {
   InteractTableData data = signed_tasks({1, 1}, 5, 4);
   EXPECT_THROW(interact_table(data, {.folds = 11}), std::invalid_argument);
   EXPECT_FALSE(interact_table(data, {}).searched_pairs);  // two tasks are one pair
   data.task = data.task + 1;
   EXPECT_THROW(interact_table(data, {}), std::invalid_argument);
-  EXPECT_TRUE(is_small_enough_for_newton(8, 10, 2, 5));
-  EXPECT_FALSE(is_small_enough_for_newton(8, 5000, 10, 5));
+  EXPECT_TRUE(is_small_enough_for_newton(400, 8, 10, 2, 5));
+  EXPECT_FALSE(is_small_enough_for_newton(400, 8, 5000, 10, 5));      // Hessians
+  EXPECT_FALSE(is_small_enough_for_newton(30'000, 10'000, 2, 2, 5));  // strengths of pairs
+  EXPECT_FALSE(is_small_enough_for_newton(1'000'000, 8, 2, 2, 5));    // losses of rows under all models
+  EXPECT_FALSE(is_small_enough_for_newton(100'000, 2, 600, 2, 1));    // the table itself
+  EXPECT_FALSE(is_small_enough_for_newton(100'000, 2, 1, 100, 5));    // scores of folds
 }
 
 }  // namespace
