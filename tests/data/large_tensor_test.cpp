@@ -104,7 +104,7 @@ TEST(LargeData, IdxCifarNpyAndFoldersAreReadAsInMemory) {
     const std::string name = std::string(i % 2 == 0 ? "a/" : "b/") + std::to_string(i) + ".png";
     folder.put("pictures/" + name, grey_png(4, 5, std::string(20, static_cast<char>(i + 1))));
   }
-  expect_the_same_mapped([&] { return read_image_folder(folder / "pictures", {}).images; });
+  expect_the_same_mapped([&] { return read_image_folder(folder / "pictures").images; });
 }
 
 TEST(LargeData, AMappedFileThatGoesOnOrIsCutIsRefused) {
