@@ -111,38 +111,6 @@ Figure ablation_figure(const std::vector<TimedResult>& results) {
 
 constexpr int64_t all_iterations = 2000;
 
-std::string length_text(const TimedResult& r) {
-  return fmt::format("{} {} after {} of {} iterations", r.label,
-                     r.ended_well() ? "was cut short" : "ended badly", r.summary.state.iteration,
-                     all_iterations);
-}
-
-// Whether FSLA, the first of the results, has the lowest validation loss of those that `others` selects where
-// all of them are as far along the axis as the one that came least far.
-Json ahead_along(const std::string& text, RunAxis axis, const std::vector<TimedResult>& results,
-                 bool (*others)(const TimedResult&)) {
-  const TimedResult& ours = results.front();
-  double common = ours.end(axis);
-  std::string cut;
-  std::vector<const TimedResult*> rivals;
-  for (const TimedResult& r : results) {
-    if (&r == &ours || !others(r)) continue;
-    rivals.push_back(&r);
-    if (!r.ended_well()) continue;
-    common = std::min(common, r.end(axis));
-    if (axis == RunAxis::iterations && r.summary.state.iteration < all_iterations)
-      cut += length_text(r) + "; ";
-  }
-  if (ours.ended_well() && ours.summary.state.iteration < all_iterations) cut += length_text(ours) + "; ";
-  std::vector<Side> theirs;
-  for (const TimedResult* r : rivals) theirs.push_back({r->label, {r->loss_at(axis, common)}});
-  const std::string what = axis == RunAxis::iterations
-                               ? fmt::format("validation losses after {:.0f} iterations", common)
-                               : fmt::format("validation losses after {:.3g} {}", common, label_of(axis));
-  Json found = ahead_of_all(text, what, Ahead::lower, {ours.label, {ours.loss_at(axis, common)}}, theirs);
-  return cut.empty() ? found : undecided(text, cut + found.at("why").get<std::string>());
-}
-
 bool is_bp(const TimedResult& r) { return r.label.starts_with("BP"); }
 bool is_series_or_cg(const TimedResult& r) { return r.label.starts_with("NS") || r.label.starts_with("CG"); }
 
@@ -156,12 +124,13 @@ Json passes_bp(const std::vector<TimedResult>& results) {
   for (const TimedResult& r : results) {
     if (!is_bp(r)) continue;
     if (!r.ended_well() || r.end(RunAxis::iterations) < wanted) {
-      short_ones += length_text(r) + "; ";
+      short_ones += length_text(r, all_iterations) + "; ";
     } else if (!best || r.loss() < best->loss()) {
       best = &r;
     }
   }
-  if (!ours.ended_well() || ours.end(RunAxis::iterations) < wanted) short_ones += length_text(ours) + "; ";
+  if (!ours.ended_well() || ours.end(RunAxis::iterations) < wanted)
+    short_ones += length_text(ours, all_iterations) + "; ";
   if (!short_ones.empty() || !best) return undecided(text, short_ones + "both are needed");
   const double last = std::min(ours.end(RunAxis::iterations), best->end(RunAxis::iterations));
   bool below = true;
@@ -212,13 +181,13 @@ Json fsla_cleaning(const ReproduceOptions& options) {
     if (mnist) {
       claims.push_back(passes_bp(results));
       claims.push_back(ahead_along("FSLA is ahead of back-propagation after the same time (figure 2)",
-                                   RunAxis::seconds, results, is_bp));
+                                   RunAxis::seconds, all_iterations, results, is_bp));
       claims.push_back(ahead_along("FSLA is ahead of NS and CG after the same iterations (figure 3)",
-                                   RunAxis::iterations, results, is_series_or_cg));
+                                   RunAxis::iterations, all_iterations, results, is_series_or_cg));
     }
     claims.push_back(ahead_along(fmt::format("FSLA is ahead of {} after the same time on {} (figure {})",
                                              mnist ? "NS and CG" : "CG", set, mnist ? 3 : 4),
-                                 RunAxis::seconds, results, is_series_or_cg));
+                                 RunAxis::seconds, all_iterations, results, is_series_or_cg));
   }
   if (!options.full() && !options.medium())
     notes.push_back("quick has a small part of the 2000 iterations, where little is decided yet");
@@ -265,7 +234,7 @@ Json fsla_ablation(const ReproduceOptions& options) {
                     r.summary.records.front().outer_loss, r.loss(), r.summary.state.iteration,
                     r.ended_well() ? "" : ", where it ended badly");
     const bool open = !fails(r) && r.summary.state.iteration < all_iterations;
-    return open ? undecided(text, length_text(r) + "; " + why) : claim(text, holds, why);
+    return open ? undecided(text, length_text(r, all_iterations) + "; " + why) : claim(text, holds, why);
   };
   Json claims = Json::array();
   for (const std::string label : {"batch 32", "c_beta 5e-4"}) {

@@ -50,4 +50,36 @@ Json ahead_of_all(const std::string& claim_text, const std::string& what, Ahead 
   return decided ? claim(claim_text, true, why) : undecided(claim_text, why);
 }
 
+std::string length_text(const TimedResult& result, int64_t all_iterations) {
+  return fmt::format("{} {} after {} of {} iterations", result.label,
+                     result.ended_well() ? "was cut short" : "ended badly", result.summary.state.iteration,
+                     all_iterations);
+}
+
+Json ahead_along(const std::string& claim_text, RunAxis axis, int64_t all_iterations,
+                 const std::vector<TimedResult>& results, bool (*others)(const TimedResult&)) {
+  const TimedResult& ours = results.front();
+  const auto is_short = [all_iterations](const TimedResult& r) {
+    return r.ended_well() && r.summary.state.iteration < all_iterations;
+  };
+  double common = ours.end(axis);
+  std::string cut = is_short(ours) ? length_text(ours, all_iterations) + "; " : "";
+  std::vector<const TimedResult*> rivals;
+  for (const TimedResult& r : results) {
+    if (&r == &ours || !others(r)) continue;
+    rivals.push_back(&r);
+    if (!r.ended_well()) continue;
+    common = std::min(common, r.end(axis));
+    if (axis == RunAxis::iterations && is_short(r)) cut += length_text(r, all_iterations) + "; ";
+  }
+  std::vector<Side> theirs;
+  for (const TimedResult* r : rivals) theirs.push_back({r->label, {r->loss_at(axis, common)}});
+  const std::string what = axis == RunAxis::iterations
+                               ? fmt::format("validation losses after {:.0f} iterations", common)
+                               : fmt::format("validation losses after {:.3g} {}", common, label_of(axis));
+  const Json found =
+      ahead_of_all(claim_text, what, Ahead::lower, {ours.label, {ours.loss_at(axis, common)}}, theirs);
+  return cut.empty() ? found : undecided(claim_text, cut + found.at("why").get<std::string>());
+}
+
 }  // namespace bilevel::reproduce

@@ -3,10 +3,12 @@
 // A run that ended badly has no result, and one that was cut short not the same one; neither is a run that
 // was beaten.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "reproduce/items.h"
+#include "reproduce/runs.h"
 
 namespace bilevel::reproduce {
 
@@ -25,5 +27,14 @@ enum class Ahead { lower, higher };
 // opens the explanation.
 Json ahead_of_all(const std::string& claim_text, const std::string& what, Ahead ahead, const Side& ours,
                   const std::vector<Side>& others, int digits = 3);
+
+// "FSLA was cut short after 61 of 2000 iterations", or ended badly.
+std::string length_text(const TimedResult& result, int64_t all_iterations);
+
+// Whether the first of the results has the lowest validation loss of those that `others` selects, where all
+// of them are as far along the axis as the one that came least far. Undecided where the first one has not all
+// its iterations and, by iterations, where another has not.
+Json ahead_along(const std::string& claim_text, RunAxis axis, int64_t all_iterations,
+                 const std::vector<TimedResult>& results, bool (*others)(const TimedResult&));
 
 }  // namespace bilevel::reproduce

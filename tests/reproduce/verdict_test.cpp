@@ -14,7 +14,9 @@ namespace {
 
 using reproduce::Ahead;
 using reproduce::ahead_of_all;
+using reproduce::RunAxis;
 using reproduce::Side;
+using reproduce::TimedResult;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -55,6 +57,53 @@ TEST(Verdict, SeedsDecideBeyondTwoStandardErrors) {
   const Json open = judged({"A", {1, 1.1, 0.9}}, {{"B", {1.1, 0.9, 1.1}}});
   EXPECT_TRUE(open.at("holds").is_null());
   EXPECT_THAT(open.at("why").get<std::string>(), HasSubstr("two standard errors"));
+}
+
+// ---- runs side by side ----
+
+// A loss that falls along a straight line, a second for every ten iterations.
+TimedResult timed(const std::string& label, double first, double last, int64_t iterations,
+                  StopReason reason = StopReason::iterations) {
+  TimedResult result;
+  result.label = label;
+  result.summary.reason = reason;
+  result.summary.state.iteration = iterations;
+  for (const double part : {0.0, 1.0}) {
+    SolveRecord& record = result.summary.records.emplace_back();
+    record.iteration = static_cast<int64_t>(part * static_cast<double>(iterations));
+    record.seconds = static_cast<double>(record.iteration) / 10;
+    record.outer_loss = first + part * (last - first);
+  }
+  return result;
+}
+bool anybody(const TimedResult& /*result*/) { return true; }
+
+TEST(AheadAlong, ComparesWhereBothAre) {
+  // At iteration 1000, the end of the second, the first has 1.5; at its own end it would be ahead.
+  const TimedResult ours = timed("A", 2, 1, 2000), slow = timed("B", 2, 1.4, 1000, StopReason::seconds);
+  const Json by_time = reproduce::ahead_along("A is first", RunAxis::seconds, 2000, {ours, slow}, anybody);
+  EXPECT_EQ(by_time.at("holds"), false);
+  EXPECT_EQ(by_time.at("why"), "validation losses after 100 seconds: A 1.500, B 1.400");
+  const Json by_iterations =
+      reproduce::ahead_along("A is first", RunAxis::iterations, 2000, {ours, slow}, anybody);
+  EXPECT_TRUE(by_iterations.at("holds").is_null());
+  EXPECT_THAT(by_iterations.at("why").get<std::string>(),
+              HasSubstr("B was cut short after 1000 of 2000 iterations"));
+}
+
+TEST(AheadAlong, IsUndecidedWhereTheFirstIsShortOrOneEndedBadly) {
+  const TimedResult whole = timed("B", 2, 1.5, 2000);
+  EXPECT_EQ(reproduce::ahead_along("", RunAxis::seconds, 2000, {timed("A", 2, 1, 2000), whole}, anybody)
+                .at("holds"),
+            true);
+  const Json cut = reproduce::ahead_along("", RunAxis::seconds, 2000,
+                                          {timed("A", 2, 1, 100, StopReason::seconds), whole}, anybody);
+  EXPECT_TRUE(cut.at("holds").is_null());
+  const TimedResult diverged = timed("C", 2, 9, 19, StopReason::failed);
+  const Json bad_rival =
+      reproduce::ahead_along("", RunAxis::seconds, 2000, {timed("A", 2, 1, 2000), whole, diverged}, anybody);
+  EXPECT_TRUE(bad_rival.at("holds").is_null());
+  EXPECT_THAT(bad_rival.at("why").get<std::string>(), HasSubstr("C (ended badly)"));
 }
 
 // ---- a rate that is tried ----
