@@ -63,7 +63,8 @@ TEST_F(KeptNorms, one_process_goes_on_with_what_ranks_began_and_says_what_change
   o.given.set(o.batch_norm, std::string("rank"));
   const SearchJobResult result = run_search(o, context);
   EXPECT_EQ(result.end.status, RunStatus::finished);
-  EXPECT_THAT(warnings, Contains(HasSubstr("batch norm sees another part of every batch on 1 rank than on 2")));
+  EXPECT_THAT(warnings,
+              Contains(HasSubstr("batch norm sees another part of every batch on 1 rank than on 2")));
 }
 
 // What the rule chose then holds, whatever it would choose now.
