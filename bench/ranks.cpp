@@ -1,7 +1,7 @@
 // What several processes cost: a step of a search (iDARTS), of a training and of hyper-cleaning, by this
 // process alone or as one of the ranks that the environment names, with what a step sends; and sums of so
 // many floats over the ranks, which bound what a step can reach. bench/compare_ranks starts it and compares.
-// Prints JSON, wall-clock times in milliseconds, the median and the least.
+// Prints JSON: wall-clock times in milliseconds, the median and the least, and the least processor time.
 //
 // Options: --channels --cells --batch (of the search; the training has as many) --steps T --terms K
 // --examples
@@ -10,6 +10,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <functional>
@@ -50,6 +51,13 @@ Json communication(const Job& job, const bilevel::Communication& before, const b
           {"ms", 1e3 * (now.seconds - before.seconds) / each}};
 }
 
+// Of all threads of this process: other work on the machine changes it little.
+double processor_milliseconds() {
+  ::timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return 1e3 * static_cast<double>(now.tv_sec) + 1e-6 * static_cast<double>(now.tv_nsec);
+}
+
 // All ranks begin together.
 Json measure(const Job& job, const std::function<void()>& work) {
   ProcessGroup* group = job.ranks.group.get();
@@ -59,14 +67,18 @@ Json measure(const Job& job, const std::function<void()>& work) {
   const auto in_norms = [&] { return ranks.norms ? ranks.norms->sent() : bilevel::Communication{}; };
   const bilevel::Communication sums = group != nullptr ? without_norms(ranks) : bilevel::Communication{},
                                norms = in_norms();
-  std::vector<double> times;
+  std::vector<double> times, processor;
   for (int64_t i = 0; i < job.repeat; ++i) {
     const auto begin = std::chrono::steady_clock::now();
+    const double used = processor_milliseconds();
     work();
     times.push_back(1e3 * bench::seconds_since(begin));
+    processor.push_back(processor_milliseconds() - used);
   }
   std::sort(times.begin(), times.end());
-  Json result = {{"median", times[times.size() / 2]}, {"min", times.front()}};
+  Json result = {{"median", times[times.size() / 2]},
+                 {"min", times.front()},
+                 {"processor", *std::min_element(processor.begin(), processor.end())}};
   if (group != nullptr) {
     result["sums"] = communication(job, sums, without_norms(ranks));
     result["norms"] = communication(job, norms, in_norms());

@@ -40,12 +40,19 @@ Output launched(int processes, const std::string& arguments) {
 
 class Launch : public ::testing::Test {
  protected:
-  // The run of one process.
+  // The run of one process serves all tests.
+  struct Alone {
+    TemporaryFolder folder;
+    Output output = run_by_shell(cleaning + "--json --out '" + folder / "alone" + "'");
+  };
+  static const Alone& one_process() {
+    static const Alone made;
+    return made;
+  }
   void SetUp() override {
     NEEDS_PROGRAM();
-    const Output output = run_by_shell(cleaning + "--json --out '" + folder / "alone" + "'");
-    ASSERT_EQ(output.exit_code, 0) << output.err;
-    alone = output.json();
+    ASSERT_EQ(one_process().output.exit_code, 0) << one_process().output.err;
+    alone = one_process().output.json();
   }
   void expect_the_same(const Output& output, const std::string& run, int ranks) const {
     ASSERT_EQ(output.exit_code, 0) << output.err;
@@ -55,8 +62,10 @@ class Launch : public ::testing::Test {
     EXPECT_NEAR(json["outer_loss"].get<double>(), alone["outer_loss"].get<double>(), 1e-10);
     EXPECT_EQ(json["counts"]["hessian"], alone["counts"]["hessian"]);
     EXPECT_EQ(json["counts"]["samples"], alone["counts"]["samples"]);
-    EXPECT_LT(relative_error(read_npy(run + "/x.npy"), read_npy(folder / "alone/x.npy")), 1e-10);
-    EXPECT_LT(relative_error(read_npy(run + "/w.npy"), read_npy(folder / "alone/w.npy")), 1e-10);
+    EXPECT_LT(relative_error(read_npy(run + "/x.npy"), read_npy(one_process().folder / "alone/x.npy")),
+              1e-10);
+    EXPECT_LT(relative_error(read_npy(run + "/w.npy"), read_npy(one_process().folder / "alone/w.npy")),
+              1e-10);
   }
   TemporaryFolder folder;
   nlohmann::json alone;

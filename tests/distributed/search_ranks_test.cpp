@@ -257,6 +257,7 @@ TEST(SearchOfRanks, sends_what_a_step_of_idarts_needs) {
       bytes.push_back(without_norms(own.ranks()).bytes);
       norm_calls.push_back(own.ranks().norms->sent().calls);
     };
+    hooks.interrupted = [&] { return bytes.size() == 2; };
     search.run(search.begin(), hooks);
     const int64_t w = own.initial_inner(0).numel(), x = own.initial_outer(0).numel();
     const int64_t t = options.inner.steps, k = options.hypergradient.terms;
