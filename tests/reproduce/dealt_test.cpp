@@ -26,7 +26,7 @@ TEST(DealtRuns, ComeBackWithTheirPointsAndRecords) {
   SolveOptions options{.iterations = 4, .records = 2, .keep_points = true};
   SolveSummary s = solve(ridge, *make_algorithm("aid-cg", {}), options);
   s.records[1].outer_loss = std::numeric_limits<double>::infinity();
-  const auto bytes = reproduce::Packed::to_cbor(packed(s));
+  const auto bytes = reproduce::Packed::to_cbor(reproduce::packed(s));
   const SolveSummary back = reproduce::unpacked(reproduce::Packed::from_cbor(bytes));
   EXPECT_EQ(back.algorithm, s.algorithm);
   EXPECT_EQ(back.reason, s.reason);

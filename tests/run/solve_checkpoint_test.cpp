@@ -65,8 +65,9 @@ TEST(SolveCheckpoint, a_hundred_thousand_records_come_back) {
   state.so_far.algorithm = "soba";
   state.so_far.state.x = state.so_far.state.inner.w = at::ones({1}, at::kDouble);
   for (int64_t i = 0; i < 100'000; ++i) {
-    SolveRecord r{
-        .iteration = i, .seconds = 0.25, .counts = {}, .bound = {}, .metrics = {}, .x = {}, .w = {}};
+    SolveRecord r;
+    r.iteration = i;
+    r.seconds = 0.25;
     r.counts.samples = int64_t{1} << 52;
     r.outer_loss = 1 / static_cast<double>(i + 1);
     r.bound = {BoundKind::rigorous, 0.5};
