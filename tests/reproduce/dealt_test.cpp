@@ -26,7 +26,7 @@ TEST(DealtRuns, ComeBackWithTheirPointsAndRecords) {
   SolveOptions options{.iterations = 4, .records = 2, .keep_points = true};
   SolveSummary s = solve(ridge, *make_algorithm("aid-cg", {}), options);
   s.records[1].outer_loss = std::numeric_limits<double>::infinity();
-  const auto bytes = reproduce::Packed::to_cbor(packed(s));
+  const auto bytes = reproduce::Packed::to_cbor(reproduce::packed(s));
   const SolveSummary back = reproduce::unpacked(reproduce::Packed::from_cbor(bytes));
   EXPECT_EQ(back.algorithm, s.algorithm);
   EXPECT_EQ(back.reason, s.reason);
@@ -79,6 +79,7 @@ TEST(DealtRuns, MakeTheTableOfOneProcess) {
   ReproduceOptions options;
   options.data_dir = nothing / "";
   options.epochs = 1;
+  options.seeds = {0};
   options.tensors = doubles();
   options.progress = [](const std::string&) {};
   at::set_num_threads(1);
