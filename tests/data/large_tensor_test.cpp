@@ -20,15 +20,12 @@
 #include "bilevel/data/image_sets.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/data/png.h"
-#include "bilevel/data/process.h"
 #include "bilevel/data/resize.h"
 #include "tests/cli/image_files.h"
 #include "tests/temporary_folder.h"
 
 namespace bilevel::test {
 namespace {
-
-using ::testing::HasSubstr;
 
 // While it lives, data of so many bytes are kept in files.
 class MapFrom {
@@ -104,7 +101,7 @@ TEST(LargeData, IdxCifarNpyAndFoldersAreReadAsInMemory) {
     const std::string name = std::string(i % 2 == 0 ? "a/" : "b/") + std::to_string(i) + ".png";
     folder.put("pictures/" + name, grey_png(4, 5, std::string(20, static_cast<char>(i + 1))));
   }
-  expect_the_same_mapped([&] { return read_image_folder(folder / "pictures").images; });
+  expect_the_same_mapped([&] { return read_image_folder(folder / "pictures", PictureSize{}).images; });
 }
 
 TEST(LargeData, AMappedFileThatGoesOnOrIsCutIsRefused) {

@@ -79,6 +79,7 @@ TEST(DealtRuns, MakeTheTableOfOneProcess) {
   ReproduceOptions options;
   options.data_dir = nothing / "";
   options.epochs = 1;
+  options.seeds = {0};
   options.tensors = doubles();
   options.progress = [](const std::string&) {};
   at::set_num_threads(1);
