@@ -179,7 +179,10 @@ double sum_of_factors(const Schedule& schedule, int64_t steps, int power) {
   double total = 0;
   for (int64_t first = 0, count = 0; first < steps; first += count) {
     count = std::min(std::max<int64_t>(1, first / 1000), steps - first);
-    total += static_cast<double>(count) * std::pow(schedule.factor(first + (count - 1) / 2), power);
+    // The middle of an even block lies between two steps.
+    const double below = std::pow(schedule.factor(first + (count - 1) / 2), power),
+                 above = std::pow(schedule.factor(first + count / 2), power);
+    total += static_cast<double>(count) * (below + above) / 2;
   }
   return total;
 }
