@@ -74,7 +74,8 @@ TEST(Rates, stocbio_stays_within_the_noise_of_its_batches) {
   EXPECT_GT(balls[2], 0);
 }
 
-// Li, Gu and Huang 2022, Theorem 5 (17 in its appendix): the average of |grad Phi|^2 over K iterations is O(ln K / sqrt K).
+// Li, Gu and Huang 2022, Theorem 5 (17 in its appendix): the average of |grad Phi|^2 over K iterations is
+// O(ln K / sqrt K).
 TEST(Rates, fsla_falls_like_log_k_over_sqrt_k_with_noise) {
   const Known known = known_quadratic();
   AlgorithmSettings settings = settings_for(known);
