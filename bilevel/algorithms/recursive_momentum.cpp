@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include "bilevel/algorithms/linear_solves.h"
 #include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
@@ -58,6 +59,7 @@ IterationSummary RecursiveMomentum::advance(Oracle& oracle, AlgorithmState& stat
       hypergradient_on(oracle, state.inner.w, state.x, sample, options_.curvature, solve);
   Tensor along_w = oracle.inner_gradient(state.inner.w, state.x, batch);
   Tensor along_x = now.value;
+  Status status = now.status;
   const Schedule& schedule = options_.outer.schedule;
   if (state.iteration > 0) {
     const Tensor& w = state.memory.at("previous/w");
@@ -68,6 +70,7 @@ IterationSummary RecursiveMomentum::advance(Oracle& oracle, AlgorithmState& stat
                                  weight);
     const Hypergradient before = hypergradient_on(oracle, w, x, sample, options_.curvature, solve);
     along_x = recursive_momentum(along_x, before.value, state.memory.at("momentum/x"), weight);
+    status = worse(status, before.status);
   }
   state.memory["previous/w"] = state.inner.w;
   state.memory["previous/x"] = state.x;
@@ -76,7 +79,7 @@ IterationSummary RecursiveMomentum::advance(Oracle& oracle, AlgorithmState& stat
   state.inner.w = descend(state.inner.w, along_w, options_.inner_rate * schedule.factor(state.iteration));
   ++state.inner.step;
   state.x = outer().step(state.x, along_x, state.outer);
-  return {.direction = along_x, .outer_loss = now.outer_loss, .status = now.status};
+  return {.direction = along_x, .outer_loss = now.outer_loss, .status = status};
 }
 
 }  // namespace bilevel

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "bilevel/algorithms/linear_solves.h"
 #include "bilevel/algorithms/option_fields.h"
 #include "bilevel/core/require.h"
 
@@ -72,8 +73,11 @@ IterationSummary Vrbo::follow_x(Oracle& oracle, AlgorithmState& state, Streams& 
     if (!large_next) {
       const HypergradientSample sample = draw_hypergradient_sample(streams, options_.terms);
       const Hypergradient now = hypergradient(oracle, state.inner.w, state.x, sample);
-      along_x = along_x + now.value - hypergradient(oracle, w_before, x_before, sample).value;
-      summary = {.direction = along_x, .outer_loss = now.outer_loss, .status = now.status};
+      const Hypergradient before = hypergradient(oracle, w_before, x_before, sample);
+      along_x = along_x + now.value - before.value;
+      summary = {.direction = along_x,
+                 .outer_loss = now.outer_loss,
+                 .status = worse(summary.status, worse(now.status, before.status))};
     }
     if (last) break;
     w_before = state.inner.w;

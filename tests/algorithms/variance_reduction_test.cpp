@@ -40,6 +40,33 @@ struct Noisy {
   }
 };
 
+// g = x w^2 / 2 has negative curvature at the first x alone, which a Neumann series notices: the second
+// iteration's direction still holds a solve there.
+TEST(VarianceReduction, reports_the_worst_of_the_solves_behind_a_direction) {
+  const auto inner = [](const Tensor& w, const Tensor& x, const Batch&) {
+    return (x * w.square()).sum() / 2;
+  };
+  const auto outer = [](const Tensor& w, const Tensor& x, const Batch&) {
+    return (w - 1).square().sum() / 2 - 3 * x.sum();
+  };
+  const FunctionProblem problem(inner, outer, vec({0.5}), vec({-1}));
+  AlgorithmSettings settings;
+  settings.inner = {.steps = 1, .rate = 0.1};
+  settings.outer.rate = 1;
+  settings.hypergradient.terms = 3;
+  settings.hypergradient.linear_rate = 0.5;
+  for (const char* name : {"mrbo", "vrbo"}) {
+    const auto rule = make_algorithm(name, settings);
+    Oracle oracle(problem);
+    Streams streams(1, 1, 1);
+    AlgorithmState state = rule->init(oracle, vec({-1}), vec({0.5}));
+    EXPECT_EQ(rule->step(oracle, state, streams).status, Status::negative_curvature) << name;
+    ASSERT_GT(number(state.x), 0) << name;
+    ASSERT_LT(number(state.x), 4) << name;
+    EXPECT_EQ(rule->step(oracle, state, streams).status, Status::negative_curvature) << name;
+  }
+}
+
 TEST(Saba, is_soba_where_the_set_is_one_block) {
   Noisy noisy;
   for (const int64_t batch : {0, 12, 50}) {
