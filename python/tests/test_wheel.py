@@ -14,8 +14,10 @@ import tempfile
 import unittest
 import zipfile
 
+import bilevel
+
 SOURCE = pathlib.Path(os.environ["BILEVEL_SOURCE_DIR"])
-PACKAGE = pathlib.Path(os.environ["PYTHONPATH"].split(os.pathsep)[0]) / "bilevel"
+PACKAGE = pathlib.Path(bilevel.__file__).parent
 
 
 def has_pip() -> bool:
