@@ -3,25 +3,13 @@
 // get all results in the grid's order. Without a group it is a loop.
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
-#include <string>
 #include <vector>
 
-#include "bilevel/algorithms/solve.h"
+#include "bilevel/check/packed_solve.h"
 #include "bilevel/distributed/process_group.h"
 #include "reproduce/reproduce.h"
 
 namespace bilevel::reproduce {
-
-using Packed = nlohmann::json;  // as CBOR, which keeps every double, infinities and NaN too
-
-// Without the states of optimisers and bounds, which stay where they were made; with points where records
-// have them.
-Packed packed(const SolveSummary& summary);
-SolveSummary unpacked(const Packed& packed);
-
-// What every rank packed, to every rank, whenever it has come.
-std::vector<Packed> exchange_packed(ProcessGroup& group, const Packed& mine);
 
 template <typename Run, typename Pack, typename Unpack>  // run(i), pack(result), unpack(packed)
 auto dealt(const ReproduceOptions& options, size_t count, const Run& run, const Pack& pack,

@@ -26,8 +26,8 @@ TEST(DealtRuns, ComeBackWithTheirPointsAndRecords) {
   SolveOptions options{.iterations = 4, .records = 2, .keep_points = true};
   SolveSummary s = solve(ridge, *make_algorithm("aid-cg", {}), options);
   s.records[1].outer_loss = std::numeric_limits<double>::infinity();
-  const auto bytes = reproduce::Packed::to_cbor(reproduce::packed(s));
-  const SolveSummary back = reproduce::unpacked(reproduce::Packed::from_cbor(bytes));
+  const auto bytes = Packed::to_cbor(packed(s));
+  const SolveSummary back = unpacked(Packed::from_cbor(bytes));
   EXPECT_EQ(back.algorithm, s.algorithm);
   EXPECT_EQ(back.reason, s.reason);
   EXPECT_EQ(back.state.iteration, 4);
@@ -57,8 +57,7 @@ TEST(DealtRuns, AreMadeByOneRankEachAndKnownToAll) {
           mine.push_back(i);
           return 10 * i;
         },
-        [](size_t value) { return reproduce::Packed(value); },
-        [](const reproduce::Packed& p) { return p.get<size_t>(); });
+        [](size_t value) { return Packed(value); }, [](const Packed& p) { return p.get<size_t>(); });
     EXPECT_EQ(all, (std::vector<size_t>{0, 10, 20, 30, 40, 50, 60}));
     for (const size_t i : mine) EXPECT_EQ(i % 3, static_cast<size_t>(group->rank()));
   });

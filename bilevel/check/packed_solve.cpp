@@ -1,13 +1,16 @@
-#include "reproduce/dealt.h"
+#include "bilevel/check/packed_solve.h"
 
 #include <ATen/ATen.h>
 
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <stdexcept>
 #include <utility>
 
-namespace bilevel::reproduce {
+#include "bilevel/distributed/process_group.h"
+
+namespace bilevel {
 namespace {
 
 Packed packed_tensor(const Tensor& tensor) {
@@ -40,7 +43,9 @@ OracleCounts unpacked_counts(const Packed& p) {
           .seconds = p.at(5).get<double>()};
 }
 
-Packed packed_record(const SolveRecord& r) {
+}  // namespace
+
+Packed packed(const SolveRecord& r) {
   return {{"iteration", r.iteration},
           {"seconds", r.seconds},
           {"counts", packed_counts(r.counts)},
@@ -65,11 +70,9 @@ SolveRecord unpacked_record(const Packed& p) {
   return r;
 }
 
-}  // namespace
-
 Packed packed(const SolveSummary& s) {
   Packed records = Packed::array(), failures = Packed::array();
-  for (const SolveRecord& r : s.records) records.push_back(packed_record(r));
+  for (const SolveRecord& r : s.records) records.push_back(packed(r));
   for (const SolveFailure& f : s.failures) failures.push_back({f.iteration, f.what, f.cause, f.repair});
   return {{"algorithm", s.algorithm},      {"reason", static_cast<int>(s.reason)},
           {"message", s.message},          {"iteration", s.state.iteration},
@@ -108,4 +111,4 @@ std::vector<Packed> exchange_packed(ProcessGroup& group, const Packed& mine) {
   return all;
 }
 
-}  // namespace bilevel::reproduce
+}  // namespace bilevel
