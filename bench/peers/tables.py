@@ -5,6 +5,9 @@
                           [--splits 5] [--forms raw,standardised,svmlight] [--noises uniform,next,one-sided]
                           [--numbers diabetes,friedman,sparse,dense]
 
+A set that ends in .csv is a file: a line of names, numbers, the label in the last column. bench/peers/r_tables.R writes
+such files from the tables that Debian's r-cran-mlbench and r-cran-mass ship.
+
 Every row is the mean over splits, with the paired difference to scikit-learn (positive is better) and its standard
 error: "ahead" where the mean is above 0, "level" where it is above minus one standard error, else "BEHIND". Splits of
 one table overlap, so their differences are correlated, and the variance over them, divided by their number, would be
@@ -55,6 +58,24 @@ from sklearn.preprocessing import StandardScaler
 warnings.filterwarnings("ignore")
 LOADERS = {"iris": datasets.load_iris, "wine": datasets.load_wine, "cancer": datasets.load_breast_cancer,
            "digits": datasets.load_digits}
+
+
+def read_csv(path):
+    """Numbers and the last column: as they are, and as classes 0, 1, ... in the order of their names."""
+    with open(path) as file:
+        rows = [line.rstrip("\n").replace('"', "").split(",") for line in file][1:]
+    return np.array([row[:-1] for row in rows], float), np.array([row[-1] for row in rows])
+
+
+def load(name):
+    if not name.endswith(".csv"):
+        return LOADERS[name](return_X_y=True)
+    x, labels = read_csv(name)
+    return x, np.unique(labels, return_inverse=True)[1]
+
+
+def titled(name):
+    return os.path.basename(name).removesuffix(".csv")
 
 
 def spoil(labels, classes, noise, random):
@@ -136,6 +157,9 @@ def tune(program, x, y, seed, form):
 
 
 def numbers(name, seed):
+    if name.endswith(".csv"):
+        x, y = read_csv(name)
+        return x, y.astype(float)
     if name == "diabetes":
         return datasets.load_diabetes(return_X_y=True)
     if name == "friedman":
@@ -275,11 +299,11 @@ def main():
     for job in o.jobs.split(","):
         if job == "regress":
             for name in o.numbers.split(","):
-                measured = 0.4 if name == "diabetes" else 0
+                measured = 0.4 if name == "diabetes" or name.endswith(".csv") else 0
                 for form in o.forms.split(","):
                     results = [regress(o.program, name, seed, form) for seed in seeds]
                     for i, peer in enumerate(("RidgeCV", "LassoCV", "ElasticNetCV")):
-                        row(f"{name} {form} {peer}", [("R2", 1, measured), ("RMSE", -1, measured)],
+                        row(f"{titled(name)} {form} {peer}", [("R2", 1, measured), ("RMSE", -1, measured)],
                             [(peers[i], ours, returned) for peers, ours, returned in results])
             continue
         if job == "interact":
@@ -290,16 +314,16 @@ def main():
                         [(peers[i], ours, returned) for peers, ours, returned in results])
             continue
         for name in o.sets.split(","):
-            data = LOADERS[name]()
+            x, y = load(name)
             for form in o.forms.split(","):
                 if job == "tune":
-                    row(f"tune {name} {form}", [("accuracy", 1, 0.4), ("loss", -1, 0.4)],
-                        [tune(o.program, data.data, data.target, seed, form) for seed in seeds])
+                    row(f"tune {titled(name)} {form}", [("accuracy", 1, 0.4), ("loss", -1, 0.4)],
+                        [tune(o.program, x, y, seed, form) for seed in seeds])
                     continue
                 for noise in o.noises.split(","):
-                    row(f"clean {name} {form} {noise}",
+                    row(f"clean {titled(name)} {form} {noise}",
                         [("F1", 1, 0.6), ("AUC", 1, 0.6), ("accuracy", 1, 0.3), ("loss", -1, 0.3)],
-                        [clean(o.program, data.data, data.target, seed, form, noise) for seed in seeds])
+                        [clean(o.program, x, y, seed, form, noise) for seed in seeds])
 
 
 if __name__ == "__main__":
