@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""One step of an architecture search on NAS-Bench-201 in eager PyTorch: T weight steps of SGD, the Neumann
+"""One step of an architecture search on NAS-Bench-201 (or DARTS's space) in eager PyTorch: T weight steps of SGD, the Neumann
 hypergradient (K exact Hessian products on one retained graph, the cross product by a central difference), one Adam step
 of alpha. A module for every operation on every edge, as the published codes have it. Reads weights.npy, alpha.npy,
 images.npy and labels.npy (training and validation images, one batch each) from --data, as bench_search_step --write
@@ -19,6 +19,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import blas
+import darts_supernet
 
 RATE, MOMENTUM, DECAY, CLIP = 0.01, 0.9, 5e-4, 5.0
 ALPHA_RATE, ALPHA_BETAS, ALPHA_DECAY = 3e-4, (0.5, 0.999), 1e-3
@@ -134,14 +135,15 @@ class Supernet(nn.Module):
             result.extend(part.in_order())
         return result + list(self.last.parameters()) + list(self.classifier.parameters())
 
-    def load(self, flat, alpha):
-        begin = 0
-        with torch.no_grad():
-            for weight in self.weights():
-                weight.copy_(flat[begin:begin + weight.numel()].view_as(weight))
-                begin += weight.numel()
-            self.alpha.copy_(alpha.view(6, 5))
-        assert begin == flat.numel(), f"{begin} weights here, {flat.numel()} in the file"
+
+def load(model, flat, alpha):
+    begin = 0
+    with torch.no_grad():
+        for weight in model.weights():
+            weight.copy_(flat[begin:begin + weight.numel()].view_as(weight))
+            begin += weight.numel()
+        model.alpha.copy_(alpha.view_as(model.alpha))
+    assert begin == flat.numel(), f"{begin} weights here, {flat.numel()} in the file"
 
 
 class Search:
@@ -229,8 +231,9 @@ class Clock:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", required=True, help="folder that bench_search_step --write made")
+    parser.add_argument("--space", default="nasbench201", choices=["nasbench201", "darts"])
     parser.add_argument("--channels", type=int, default=8)
-    parser.add_argument("--cells", type=int, default=1, help="a stage")
+    parser.add_argument("--cells", type=int, default=1, help="a stage; in all in the space of DARTS")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu")
@@ -252,8 +255,9 @@ def main():
     labels = read_npy(folder / "labels.npy").to(device)
     assert len(labels) == 2 * options.batch, f"{len(labels)} images in {folder}, not two batches of {options.batch}"
     half = options.batch
-    model = Supernet(options.channels, options.cells).to(**tensors)
-    model.load(read_npy(folder / "weights.npy").to(**tensors), read_npy(folder / "alpha.npy").to(**tensors))
+    supernet = darts_supernet.Supernet if options.space == "darts" else Supernet
+    model = supernet(options.channels, options.cells).to(**tensors)
+    load(model, read_npy(folder / "weights.npy").to(**tensors), read_npy(folder / "alpha.npy").to(**tensors))
     search = Search(model, (images[:half], labels[:half]), (images[half:], labels[half:]), options)
 
     clock = Clock(device)

@@ -91,12 +91,15 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--autocast", action="store_true", help="bfloat16")
-    parser.add_argument("--compile", action="store_true", help="torch.compile, which PyTorch 2 has")
+    parser.add_argument("--compile", metavar="MODE", help="torch.compile, which PyTorch 2 has: default, reduce-overhead")
     options = parser.parse_args()
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
     device = torch.device(options.device)
+    if device.type == "cuda":
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     model = Network(options.genotype, options.channels, options.cells).to(device)
     parameters = sum(p.numel() for p in model.parameters())
     images = torch.randn(options.batch, 3, 32, 32, device=device)
@@ -104,7 +107,7 @@ def main():
     if options.channels_last:
         model, images = model.to(memory_format=torch.channels_last), images.to(memory_format=torch.channels_last)
     if options.compile:
-        model = torch.compile(model)
+        model = torch.compile(model, mode=options.compile)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
 
     def step():

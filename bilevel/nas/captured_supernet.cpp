@@ -1,17 +1,9 @@
 #include "bilevel/nas/captured_supernet.h"
 
-#include <stdexcept>
-
-#ifdef BILEVEL_HAS_CUDA
-
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAGraph.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
+#include <ATen/core/grad_mode.h>
 
-#include <functional>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,88 +13,15 @@
 namespace bilevel::nas {
 namespace {
 
-// cuDNN's algorithms that give the same bits every time, while an object lives: what a graph captures it
-// keeps.
-class SameBits {
+// The supernet's loss with the mixture in the place of x, on images that a graph reads.
+class AtMixture : public Problem {
  public:
-  SameBits() : before_(at::globalContext().deterministicCuDNN()) {
-    at::globalContext().setDeterministicCuDNN(true);
+  AtMixture(const SupernetProblem& base, LabelledImages images) : base_(base), images_(std::move(images)) {}
+  Tensor inner_loss(const Tensor& w, const Tensor& mixture, const Batch&) const override {
+    return base_.loss(w, mixture, images_);
   }
-  ~SameBits() { at::globalContext().setDeterministicCuDNN(before_); }
-  SameBits(const SameBits&) = delete;
-  SameBits& operator=(const SameBits&) = delete;
-
- private:
-  bool before_;
-};
-
-// A function of tensors whose shapes never change, captured when it is first called. Inputs are copied to
-// where the graph reads them, outputs from where it writes them.
-class Captured {
- public:
-  using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
-  // `after`: its memory is shared, and what it left there is read, so that it is always replayed before this
-  // one.
-  explicit Captured(Function function, const Captured* after = nullptr)
-      : function_(std::move(function)), after_(after) {}
-
-  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs) {
-    if (!captured_) capture(inputs);
-    for (size_t i = 0; i < inputs.size(); ++i) inputs_[i].copy_(inputs[i], /*non_blocking=*/true);
-    graph_.replay();
-    std::vector<Tensor> results;
-    for (const Tensor& output : outputs_) results.push_back(output.clone());
-    return results;
-  }
-
- private:
-  void capture(const std::vector<Tensor>& inputs) {
-    // The function sees the same memory under another version counter: a graph that is kept must not complain
-    // that its inputs change, since that is what a replay is for.
-    std::vector<Tensor> seen;
-    for (const Tensor& input : inputs) {
-      inputs_.push_back(input.detach().clone());
-      seen.push_back(inputs_.back().variable_data());
-    }
-    const c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool();
-    side.synchronize();
-    c10::cuda::device_synchronize();
-    {
-      const c10::cuda::CUDAStreamGuard on(side);
-      const SameBits every_time;
-      // Libraries choose their algorithms and take their memory in the first calls, which no graph can hold.
-      for (int i = 0; i < 3; ++i) function_(seen);
-      side.synchronize();
-      if (after_ != nullptr) {
-        graph_.capture_begin(after_->pool_);
-      } else {
-        graph_.capture_begin();
-      }
-      outputs_ = function_(seen);
-      graph_.capture_end();
-      pool_ = graph_.pool();
-    }
-    captured_ = true;
-    c10::cuda::device_synchronize();
-  }
-
-  Function function_;
-  const Captured* after_;
-  bool captured_ = false;
-  at::cuda::CUDAGraph graph_;
-  at::cuda::MempoolId_t pool_{};
-  std::vector<Tensor> inputs_, outputs_;
-};
-
-// The losses on one pair of tensors, which a graph reads.
-class OnImages : public Problem {
- public:
-  OnImages(const SupernetProblem& base, LabelledImages images) : base_(base), images_(std::move(images)) {}
-  Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch&) const override {
-    return base_.loss(w, base_.mixture(x, 0), images_);
-  }
-  Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override {
-    return inner_loss(w, x, batch);
+  Tensor outer_loss(const Tensor& w, const Tensor& mixture, const Batch& batch) const override {
+    return inner_loss(w, mixture, batch);
   }
   Tensor initial_inner(uint64_t seed) const override { return base_.initial_inner(seed); }
   Tensor initial_outer(uint64_t seed) const override { return base_.initial_outer(seed); }
@@ -112,50 +31,37 @@ class OnImages : public Problem {
   LabelledImages images_;
 };
 
-// The other spaces have tapes and kernels too, but these have only been compiled: no GPU has run them.
-std::optional<TapedSupernet> proven_tape(const SupernetProblem& base) {
-  if (base.supernet().space().kind != SpaceKind::nasbench201) return std::nullopt;
-  return TapedSupernet::make(base);
-}
-
-// The derivatives that are captured, of inputs w, x, images and labels: by the tape where the supernet has
-// one, else by automatic differentiation.
+// What is captured: derivatives as functions of w, the mixture, images and labels, by the tape where the
+// supernet has one, else by automatic differentiation.
 class Derivatives {
  public:
-  explicit Derivatives(const SupernetProblem& base) : base_(base), taped_(proven_tape(base)) {}
+  explicit Derivatives(const SupernetProblem& base) : base_(base), taped_(TapedSupernet::make(base)) {}
 
   bool taped() const { return taped_.has_value(); }
-  Tensor in_w(const std::vector<Tensor>& in) const {
-    if (taped_) return taped_->gradient(in[0], base_.softmax_point(in[1]).value, {in[2], in[3]});
-    return on_images(in).inner_gradient(in[0], in[1], {});
+
+  std::vector<Tensor> in_w(const std::vector<Tensor>& in) const {
+    if (taped_) return {point(in)->gradients({.w = true, .mixture = false}).w};
+    return {at_mixture(in).inner_gradient(in[0], in[1], {})};
   }
-  // The second input is the mixture, not alpha.
-  Tensor in_w_at_mixture(const std::vector<Tensor>& in) const {
-    if (taped_) return taped_->gradient(in[0], in[1], {in[2], in[3]});
-    const FunctionProblem::Loss loss = [&](const Tensor& w, const Tensor& mixture, const Batch&) {
-      return base_.loss(w, mixture, {in[2], in[3]});
-    };
-    return FunctionProblem(loss, loss, in[0], in[1]).inner_gradient(in[0], in[1], {});
+  std::vector<Tensor> in_mixture(const std::vector<Tensor>& in) const {
+    if (taped_) return {point(in)->gradients({.w = false, .mixture = true}).mixture};
+    return {at_mixture(in).inner_gradient_in_outer(in[0], in[1], {})};
   }
-  Tensor in_x(const std::vector<Tensor>& in) const {
-    if (taped_) return taped_->gradient_in_alpha(in[0], base_.softmax_point(in[1]), {in[2], in[3]});
-    return on_images(in).inner_gradient_in_outer(in[0], in[1], {});
+  std::vector<Tensor> in_both(const std::vector<Tensor>& in) const {
+    if (taped_) {
+      const auto here = point(in);
+      const TapeGradients g = here->gradients({});
+      return {here->loss(), g.w, g.mixture};
+    }
+    const OuterGradients g = at_mixture(in).outer_gradients(in[0], in[1], {});
+    return {g.loss.detach(), g.w, g.x};
   }
-  OuterGradients in_both(const std::vector<Tensor>& in) const {
-    if (taped_) return taped_->gradients(in[0], base_.softmax_point(in[1]), {in[2], in[3]});
-    return on_images(in).outer_gradients(in[0], in[1], {});
+  std::unique_ptr<TapePoint> point(const std::vector<Tensor>& in) const {
+    return taped_->point(in[0], in[1], {in[2], in[3]});
   }
-  // `problem` must live as long as the result.
-  std::unique_ptr<Linearization> linearize(const std::vector<Tensor>& in,
-                                           std::optional<OnImages>& problem) const {
-    if (taped_) return taped_->linearize(in[0], base_.softmax_point(in[1]), {in[2], in[3]});
-    problem.emplace(on_images(in));
-    return problem->linearize(in[0], in[1], {});
-  }
+  AtMixture at_mixture(const std::vector<Tensor>& in) const { return {base_, {in[2], in[3]}}; }
 
  private:
-  OnImages on_images(const std::vector<Tensor>& in) const { return {base_, {in[2], in[3]}}; }
-
   const SupernetProblem& base_;
   std::optional<TapedSupernet> taped_;
 };
@@ -164,30 +70,81 @@ class Derivatives {
 // product at the same point costs only itself.
 class Products {
  public:
-  explicit Products(const Derivatives& derivatives)
-      : point_([this, &derivatives](const std::vector<Tensor>& in) {
-          kept_.reset();  // what the last call kept is free again before the next takes memory
-          kept_ = derivatives.linearize(in, problem_);
-          if (!derivatives.taped()) kept_->gradient();  // the first backward pass belongs to the point
-          return std::vector<Tensor>{};
-        }),
-        gradient_(
-            [this](const std::vector<Tensor>&) { return std::vector<Tensor>{kept_->gradient().clone()}; },
-            &point_),
-        hessian_([this](const std::vector<Tensor>& in) { return std::vector<Tensor>{kept_->hessian(in[0])}; },
-                 &point_),
-        cross_([this](const std::vector<Tensor>& in) { return std::vector<Tensor>{kept_->cross(in[0])}; },
-               &point_) {}
+  Products(const Derivatives& derivatives, const at::TensorOptions& tensors)
+      : derivatives_(derivatives),
+        point_([this](const Inputs& in) { return keep(in); }, tensors),
+        gradient_([this](const Inputs&) { return Inputs{kept_gradient()}; }, tensors, &point_),
+        hessian_([this](const Inputs& in) { return Inputs{times_hessian(in[0])}; }, tensors, &point_),
+        cross_([this](const Inputs& in) { return Inputs{times_cross(in[0])}; }, tensors, &point_),
+        cross_transposed_([this](const Inputs& in) { return Inputs{times_cross_transposed(in[0])}; }, tensors,
+                          &point_),
+        gauss_newton_([this](const Inputs& in) { return Inputs{taped_->gauss_newton(in[0])}; }, tensors,
+                      &point_) {}
 
   void at(const std::vector<Tensor>& inputs) { point_(inputs); }
   Tensor gradient() { return gradient_({})[0]; }
   Tensor hessian(const Tensor& v) { return hessian_({v})[0]; }
-  Tensor cross(const Tensor& v) { return cross_({v})[0]; }
+  Tensor cross(const Tensor& v) { return cross_({v})[0]; }                        // in the mixture
+  Tensor cross_transposed(const Tensor& u) { return cross_transposed_({u})[0]; }  // of the mixture's size
+  Tensor gauss_newton(const Tensor& v) { return gauss_newton_({v})[0]; }          // by a tape only
 
  private:
-  std::optional<OnImages> problem_;
-  std::unique_ptr<Linearization> kept_;
-  Captured point_, gradient_, hessian_, cross_;
+  using Inputs = std::vector<Tensor>;
+
+  Inputs keep(const Inputs& in) {
+    taped_.reset();  // what the last call kept is free again before the next takes memory
+    plain_.reset();
+    if (derivatives_.taped()) {
+      taped_ = derivatives_.point(in);
+      taped_->gradients({.w = false, .mixture = false});
+    } else {
+      problem_.emplace(derivatives_.at_mixture(in));
+      plain_ = problem_->linearize(in[0], in[1], {});
+      plain_->gradient();  // the first backward pass belongs to the point
+    }
+    return {};
+  }
+  Tensor kept_gradient() { return taped_ ? taped_->gradient_in_weights() : plain_->gradient().clone(); }
+  Tensor times_hessian(const Tensor& v) {
+    return taped_ ? taped_->products(v, {}, {.w = true, .mixture = false}).w : plain_->hessian(v);
+  }
+  Tensor times_cross(const Tensor& v) {
+    return taped_ ? taped_->products(v, {}, {.w = false, .mixture = true}).mixture : plain_->cross(v);
+  }
+  Tensor times_cross_transposed(const Tensor& u) {
+    return taped_ ? taped_->products({}, u, {.w = true, .mixture = false}).w : plain_->cross_transposed(u);
+  }
+
+  const Derivatives& derivatives_;
+  std::optional<AtMixture> problem_;
+  std::unique_ptr<TapePoint> taped_;
+  std::unique_ptr<Linearization> plain_;
+  Captured point_, gradient_, hessian_, cross_, cross_transposed_, gauss_newton_;
+};
+
+// The loss's curvature in the mixture, by a tape.
+class Curvature {
+ public:
+  Curvature(const Derivatives& derivatives, const at::TensorOptions& tensors)
+      : point_(
+            [this, &derivatives](const std::vector<Tensor>& in) {
+              kept_.reset();
+              kept_ = derivatives.point(in);
+              return std::vector<Tensor>{kept_->gradients({.w = false, .mixture = true}).mixture};
+            },
+            tensors),
+        product_(
+            [this](const std::vector<Tensor>& in) {
+              return std::vector<Tensor>{kept_->products({}, in[0], {.w = false, .mixture = true}).mixture};
+            },
+            tensors, &point_) {}
+
+  Tensor at(const std::vector<Tensor>& inputs) { return point_(inputs)[0]; }  // the gradient
+  Tensor times(const Tensor& v) { return product_({v})[0]; }
+
+ private:
+  std::unique_ptr<TapePoint> kept_;
+  Captured point_, product_;
 };
 
 class CapturedSupernet : public SupernetEngine {
@@ -196,18 +153,12 @@ class CapturedSupernet : public SupernetEngine {
       : base_(base),
         batch_(batch),
         derivatives_(base),
-        inner_w_(
-            [this](const std::vector<Tensor>& in) { return std::vector<Tensor>{derivatives_.in_w(in)}; }),
-        inner_w_at_([this](const std::vector<Tensor>& in) {
-          return std::vector<Tensor>{derivatives_.in_w_at_mixture(in)};
-        }),
-        inner_x_(
-            [this](const std::vector<Tensor>& in) { return std::vector<Tensor>{derivatives_.in_x(in)}; }),
-        outer_([this](const std::vector<Tensor>& in) {
-          const OuterGradients g = derivatives_.in_both(in);
-          return std::vector<Tensor>{g.loss.detach(), g.w, g.x};
-        }),
-        products_(derivatives_) {}
+        inner_w_([this](const std::vector<Tensor>& in) { return derivatives_.in_w(in); }, tensors()),
+        inner_mixture_([this](const std::vector<Tensor>& in) { return derivatives_.in_mixture(in); },
+                       tensors()),
+        outer_([this](const std::vector<Tensor>& in) { return derivatives_.in_both(in); }, tensors()),
+        products_(derivatives_, tensors()),
+        curvature_(derivatives_, tensors()) {}
 
   Tensor inner_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override {
     return base_.inner_loss(w, x, batch);
@@ -227,45 +178,67 @@ class CapturedSupernet : public SupernetEngine {
 
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override {
     if (!fits(base_.train(), batch)) return base_.inner_gradient(w, x, batch);
-    return inner_w_(inputs(w, x, base_.train(), batch))[0];
+    return inner_gradient_at(w, base_.mixture(x.detach(), batch.seed), batch);
   }
   Tensor inner_gradient_at(const Tensor& w, const Tensor& mixture, const Batch& batch) const override {
     if (!fits(base_.train(), batch)) return base_.inner_gradient_at(w, mixture, batch);
-    return inner_w_at_(inputs(w, mixture, base_.train(), batch))[0];
+    return inner_w_(inputs(w, mixture, base_.train(), batch))[0];
   }
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override {
     if (!fits(base_.train(), batch)) return base_.inner_gradient_in_outer(w, x, batch);
-    return inner_x_(inputs(w, x, base_.train(), batch))[0];
+    const MixturePoint mixture = point(x, batch);
+    return in_alpha(mixture, inner_mixture_(inputs(w, mixture.value, base_.train(), batch))[0]);
   }
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override {
     if (!fits(base_.valid(), batch)) return base_.outer_gradients(w, x, batch);
-    std::vector<Tensor> all = outer_(inputs(w, x, base_.valid(), batch));
+    const MixturePoint mixture = point(x, batch);
+    std::vector<Tensor> all = outer_(inputs(w, mixture.value, base_.valid(), batch));
     OuterGradients gradients;
     gradients.loss = all[0];
     gradients.w = all[1];
-    gradients.x = all[2];
+    gradients.x = in_alpha(mixture, all[2]);
     return gradients;
   }
   std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
                                            const Batch& batch) const override;
+  MatrixProduct outer_curvature(const Tensor& w, const Tensor& x, const Batch& batch) const override {
+    if (!fits(base_.valid(), batch) || !derivatives_.taped()) return nullptr;
+    const MixturePoint mixture = point(x, batch);
+    const Tensor in_mixture = curvature_.at(inputs(w, mixture.value, base_.valid(), batch));
+    return [this, mixture, in_mixture, &space = base_.supernet().space()](const Tensor& v) {
+      const at::AutoGradMode no_graph(false);
+      const Tensor product = curvature_.times(mixture.derivative(space, v));
+      return mixture.derivative(space, product) + mixture.second_derivative(space, in_mixture, v);
+    };
+  }
 
  private:
   friend class CapturedLinearization;
+  at::TensorOptions tensors() const { return base_.initial_outer(0).options(); }
   bool fits(const ImageSource& source, const Batch& batch) const {
-    return batch.size(source.samples) == batch_ && base_.sampling() == Sampling::softmax;
+    return batch.size(source.samples) == batch_;
   }
-  std::vector<Tensor> inputs(const Tensor& w, const Tensor& x, const ImageSource& source,
-                             const Batch& batch) const {
+  MixturePoint point(const Tensor& x, const Batch& batch) const {
+    const at::AutoGradMode no_graph(false);
+    return base_.mixture_point(x, batch.seed);
+  }
+  Tensor in_alpha(const MixturePoint& mixture, const Tensor& u) const {
+    const at::AutoGradMode no_graph(false);
+    return mixture.derivative(base_.supernet().space(), u);
+  }
+  static std::vector<Tensor> inputs(const Tensor& w, const Tensor& mixture, const ImageSource& source,
+                                    const Batch& batch) {
     LabelledImages images = source.prepare(batch);
-    return {w, x, std::move(images.images), std::move(images.labels)};
+    return {w.detach(), mixture.detach(), std::move(images.images), std::move(images.labels)};
   }
 
   const SupernetProblem& base_;
   int64_t batch_;
   Derivatives derivatives_;
   // Replaying a graph changes what it holds, but nothing that a caller can see.
-  mutable Captured inner_w_, inner_w_at_, inner_x_, outer_;
+  mutable Captured inner_w_, inner_mixture_, outer_;
   mutable Products products_;
+  mutable Curvature curvature_;
   mutable int64_t at_point_ = 0;  // which linearization's point the products' graph holds
 };
 
@@ -276,39 +249,36 @@ class CapturedLinearization : public Linearization {
         w_(w),
         x_(x),
         batch_(batch),
-        inputs_(problem.inputs(w, x, problem.base_.train(), batch)) {}
+        mixture_(problem.point(x, batch)),
+        inputs_(CapturedSupernet::inputs(w, mixture_.value, problem.base_.train(), batch)) {}
 
-  Tensor gradient() override {
-    visit();
-    return problem_.products_.gradient();
+  Tensor gradient() override { return here().gradient(); }
+  Tensor hessian(const Tensor& v) override { return here().hessian(v); }
+  Tensor cross(const Tensor& v) override { return problem_.in_alpha(mixture_, here().cross(v)); }
+  Tensor cross_transposed(const Tensor& u) override {
+    return here().cross_transposed(problem_.in_alpha(mixture_, u));
   }
-  Tensor hessian(const Tensor& v) override {
-    visit();
-    return problem_.products_.hessian(v);
+  Tensor gauss_newton(const Tensor& v) override {
+    if (problem_.derivatives_.taped()) return here().gauss_newton(v);
+    if (!plain_) plain_ = problem_.base_.linearize(w_, x_, batch_);
+    return plain_->gauss_newton(v);
   }
-  Tensor cross(const Tensor& v) override {
-    visit();
-    return problem_.products_.cross(v);
-  }
-  Tensor cross_transposed(const Tensor& u) override { return plain().cross_transposed(u); }
-  Tensor gauss_newton(const Tensor& v) override { return plain().gauss_newton(v); }
 
  private:
   // Another linearization may have moved the graph to its own point since.
-  void visit() {
-    if (point_ != 0 && problem_.at_point_ == point_) return;
-    problem_.products_.at(inputs_);
-    static int64_t visits = 0;
-    problem_.at_point_ = point_ = ++visits;
-  }
-  Linearization& plain() {
-    if (!plain_) plain_ = problem_.base_.linearize(w_, x_, batch_);
-    return *plain_;
+  Products& here() {
+    if (point_ == 0 || problem_.at_point_ != point_) {
+      problem_.products_.at(inputs_);
+      static int64_t visits = 0;
+      problem_.at_point_ = point_ = ++visits;
+    }
+    return problem_.products_;
   }
 
   const CapturedSupernet& problem_;
   Tensor w_, x_;
   Batch batch_;
+  MixturePoint mixture_;
   std::vector<Tensor> inputs_;
   int64_t point_ = 0;
   std::unique_ptr<Linearization> plain_;
@@ -322,24 +292,8 @@ std::unique_ptr<Linearization> CapturedSupernet::linearize(const Tensor& w, cons
 
 }  // namespace
 
-bool can_capture() { return at::hasCUDA(); }
-
 std::unique_ptr<SupernetEngine> capture_supernet(const SupernetProblem& base, int64_t batch) {
   return std::make_unique<CapturedSupernet>(base, batch);
 }
 
 }  // namespace bilevel::nas
-
-#else
-
-namespace bilevel::nas {
-
-bool can_capture() { return false; }
-
-std::unique_ptr<SupernetEngine> capture_supernet(const SupernetProblem& /*base*/, int64_t /*batch*/) {
-  throw std::invalid_argument("captured graphs need a LibTorch with CUDA");
-}
-
-}  // namespace bilevel::nas
-
-#endif

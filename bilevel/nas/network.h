@@ -41,6 +41,7 @@ class Network {
   // plan's order. This is what a trace records.
   Tensor tested(std::vector<Tensor> weights, std::vector<Tensor> statistics, const Tensor& images) const;
 
+  SpaceKind kind() const { return kind_; }
   const Genotype& genotype() const { return genotype_; }
   const NetworkOptions& options() const { return options_; }
   const NetworkPlan& plan() const { return plan_; }

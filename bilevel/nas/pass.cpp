@@ -8,15 +8,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/random.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/nas/batch_norm.h"
 #include "bilevel/nas/convolution.h"
 
 namespace bilevel::nas {
 namespace {
-
-constexpr double norm_momentum = 0.1;  // of running statistics, PyTorch's
-constexpr double norm_epsilon = 1e-5;
 
 int64_t pooled(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation = 1) {
   const int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
@@ -61,12 +59,22 @@ Tensor NetworkPlan::initial_statistics(const at::TensorOptions& options) const {
   return at::cat(parts);
 }
 
-Pass::Pass(NetworkPlan& plan) : plan_(&plan), random_(0) {}
+Tensor draw_kept(const NetworkPlan& plan, int64_t images, double probability, uint64_t seed,
+                 const at::TensorOptions& tensors) {
+  Random random(named_seed(seed, "drop path"));
+  const double keep = 1 - probability;
+  std::vector<Tensor> rows;
+  for (int64_t i = 0; i < plan.drop_paths; ++i) {
+    rows.push_back(random.uniform({images}, tensors.device(at::kCPU)).lt(keep));
+  }
+  if (rows.empty()) return {};
+  return at::stack(rows).to(tensors).div_(keep);
+}
+
+Pass::Pass(NetworkPlan& plan) : plan_(&plan) {}
 
 Pass::Pass(const NetworkPlan& plan, const Tensor& w, PassOptions options)
-    : options_(std::move(options)),
-      weights_(plan.weights.split(w)),
-      random_(named_seed(options_.seed, "drop path")) {
+    : options_(std::move(options)), weights_(plan.weights.split(w)) {
   if (options_.norm == Norm::batch) return;
   if (!options_.statistics.defined()) {
     throw std::invalid_argument("Pass: running statistics are missing; start with initial_statistics()");
@@ -75,10 +83,7 @@ Pass::Pass(const NetworkPlan& plan, const Tensor& w, PassOptions options)
 }
 
 Pass::Pass(std::vector<Tensor> weights, std::vector<Tensor> statistics, PassOptions options)
-    : options_(std::move(options)),
-      weights_(std::move(weights)),
-      statistics_(std::move(statistics)),
-      random_(named_seed(options_.seed, "drop path")) {}
+    : options_(std::move(options)), weights_(std::move(weights)), statistics_(std::move(statistics)) {}
 
 Tensor Pass::weight(const std::string& name, std::vector<int64_t> shape, double start) {
   if (computes()) return weights_.at(next_weight_++);
@@ -165,13 +170,12 @@ Feature Pass::linear(const Feature& x, int64_t outputs) {
 }
 
 Feature Pass::drop_path(const Feature& x) {
-  if (!computes() || options_.drop_path <= 0 || options_.norm == Norm::remembered) return x;
-  const double keep = 1 - options_.drop_path;
-  const int64_t here = x.value.size(0), all = options_.all_images > 0 ? options_.all_images : here;
-  const Tensor kept = random_.uniform({all, 1, 1, 1}, x.value.options().device(at::kCPU))
-                          .lt(keep)
-                          .narrow(0, options_.first_image, here);
-  return scale(x, kept.to(x.value.options()).div_(keep));
+  if (!computes()) {
+    ++plan_->drop_paths;
+    return x;
+  }
+  if (!options_.kept.defined() || options_.norm == Norm::remembered) return x;
+  return scale(x, options_.kept.select(0, next_drop_path_++).view({-1, 1, 1, 1}));
 }
 
 Feature relu(const Feature& x) {

@@ -9,13 +9,16 @@
 #include <vector>
 
 #include "bilevel/core/layout.h"
-#include "bilevel/core/random.h"
 #include "bilevel/core/tensor.h"
 
 namespace bilevel::nas {
 
 struct BatchMoments;
 class NormSums;
+
+// Batch norm's constants, PyTorch's.
+constexpr double norm_momentum = 0.1;  // of running statistics
+constexpr double norm_epsilon = 1e-5;
 
 // What flows through a network: images x channels x height x width.
 struct Feature {
@@ -27,6 +30,7 @@ struct NetworkPlan {
   Layout weights;
   std::vector<double> starts;  // per entry: uniform in +-starts, as PyTorch; negative = all of them -starts
   Layout statistics;           // running mean and variance of every batch norm
+  int64_t drop_paths = 0;      // edges that may be dropped in training
   int64_t multiply_adds = 0;   // of one image, convolutions and linear layers
 
   int64_t parameters() const { return weights.size(); }
@@ -52,13 +56,17 @@ struct PassOptions {
   Norm norm = Norm::batch;
   Tensor statistics = {};  // flat, of the plan's size; written to where norm = remember
   bool merged = true;      // parallel copies as one operation (operations.h); false is the plain reference
-  double drop_path = 0;    // probability that an edge is dropped, per image
-  uint64_t seed = 0;       // of drop path
-  // Where ranks divide a batch: over whose images norms take their statistics (null = these alone), and which
-  // of the batch's images these are (all = 0: all of them).
+  // In training, what every edge that may be dropped is multiplied by, image by image: plan.drop_paths x
+  // images; undefined = nothing is dropped.
+  Tensor kept = {};
+  // Where ranks divide a batch: over whose images norms take their statistics; null = these alone.
   std::shared_ptr<NormSums> norms = {};
-  int64_t first_image = 0, all_images = 0;
 };
+
+// 0 where an edge is dropped for an image, which has the given probability, and 1 / (1 - probability)
+// elsewhere; on the device and in the type of `tensors`.
+Tensor draw_kept(const NetworkPlan& plan, int64_t images, double probability, uint64_t seed,
+                 const at::TensorOptions& tensors);
 
 class Pass {
  public:
@@ -78,7 +86,7 @@ class Pass {
   // A norm by the batch's statistics alone, with weights that the caller holds.
   Tensor normalize_values(const Tensor& x, const Tensor& scale, const Tensor& shift) const;
   Feature linear(const Feature& x, int64_t outputs);  // of 1 x 1 features, with bias
-  Feature drop_path(const Feature& x);  // per image, scaled to keep the mean; nothing in testing
+  Feature drop_path(const Feature& x);                // by PassOptions::kept
 
   // A weight by itself, for what is none of the above; undefined where the pass describes.
   Tensor weight(const std::string& name, std::vector<int64_t> shape, double start);
@@ -91,9 +99,9 @@ class Pass {
   PassOptions options_;
   std::vector<Tensor> weights_, statistics_;
   size_t next_weight_ = 0, next_statistic_ = 0;
+  int64_t next_drop_path_ = 0;
   std::string part_;
   int64_t named_ = 0;
-  Random random_;
 };
 
 // Without weights, so without a pass.

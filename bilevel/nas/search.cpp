@@ -244,17 +244,21 @@ std::string Search::failed_solves(const SearchState& state, bool at_end) const {
 
 double Search::dominant_eigenvalue(const SearchState& state, Streams& streams) const {
   if (options_.eigenvalue_products == 0 || !find_search_method(options_.method).moves_alpha) return nothing;
-  const RoleSwap swapped(supernet_);
-  std::optional<DistributedProblem> of_ranks;
-  if (supernet_.ranks().group) of_ranks.emplace(swapped, supernet_.ranks().group, Division::by_problem);
-  Oracle oracle(of_ranks ? static_cast<const Problem&>(*of_ranks) : swapped);
-  const Tensor& x = state.algorithm.x;
-  const auto at_point = oracle.linearize(x, state.algorithm.inner.w, streams.outer("eigenvalue"));
+  const Tensor &x = state.algorithm.x, &w = state.algorithm.inner.w;
+  const Batch batch = streams.outer("eigenvalue");
   SpectrumOptions lanczos;
   lanczos.dense_below = 0;
   lanczos.relative_tolerance = 0.02;
   lanczos.max_products = options_.eigenvalue_products;
   lanczos.seed = options_.seed;
+  if (const MatrixProduct product = engine_ ? engine_->outer_curvature(w, x, batch) : nullptr) {
+    return extreme_eigenvalues(product, x.numel(), x.options(), lanczos).largest;
+  }
+  const RoleSwap swapped(supernet_);
+  std::optional<DistributedProblem> of_ranks;
+  if (supernet_.ranks().group) of_ranks.emplace(swapped, supernet_.ranks().group, Division::by_problem);
+  Oracle oracle(of_ranks ? static_cast<const Problem&>(*of_ranks) : swapped);
+  const auto at_point = oracle.linearize(x, w, batch);
   const MatrixProduct product = [&](const Tensor& v) { return at_point->hessian(v); };
   return extreme_eigenvalues(product, x.numel(), x.options(), lanczos).largest;
 }

@@ -77,6 +77,20 @@ Tensor MixturePoint::derivative(const SearchSpace& space, const Tensor& u) const
   return slope.defined() ? product * slope : product;
 }
 
+Tensor MixturePoint::second_derivative(const SearchSpace& space, const Tensor& u, const Tensor& v) const {
+  if (!soft.defined()) return at::zeros_like(u);
+  const Tensor soft_dot = derivative(space, v);
+  std::vector<Tensor> parts;
+  for (const AlphaBlock& block : space.alpha) {
+    const Tensor m = space.block(soft, block.name), m_dot = space.block(soft_dot, block.name),
+                 a = space.block(u, block.name);
+    const auto mean = [&](const Tensor& weights) { return (weights * a).sum(1, /*keepdim=*/true); };
+    parts.push_back((m_dot * (a - mean(m)) - m * mean(m_dot)).flatten());
+  }
+  const Tensor product = parts.size() == 1 ? parts[0] : at::cat(parts);
+  return slope.defined() ? product * slope : product;
+}
+
 SupernetProblem::SupernetProblem(Supernet supernet, ImageSource train, ImageSource valid,
                                  const at::TensorOptions& tensors)
     : supernet_(std::move(supernet)), train_(std::move(train)), valid_(std::move(valid)), tensors_(tensors) {

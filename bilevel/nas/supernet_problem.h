@@ -38,6 +38,8 @@ struct MixturePoint {
   Tensor value;
   Tensor soft, slope;  // flat as alpha; undefined where alpha has no part in the value
   Tensor derivative(const SearchSpace& space, const Tensor& u) const;  // times u
+  // The derivative of derivative(u) along v, u held.
+  Tensor second_derivative(const SearchSpace& space, const Tensor& u, const Tensor& v) const;
 };
 
 // How alpha becomes the weights of the choices.

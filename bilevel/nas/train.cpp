@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <chrono>
 #include <cmath>
@@ -24,10 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing) {
-  return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Mean, /*ignore_index=*/-100, smoothing);
 }
 
 Tensor correct_count(const Tensor& logits, const Tensor& labels) {
@@ -67,14 +62,10 @@ BatchStream make_stream(const TrainOptions& options, int64_t images) {
   return {options.seed, "train", images, {.size = options.batch, .drop_last = true}};
 }
 
-// On the CPU convolutions of few channels are up to twice as fast where the channels lie together, and what
-// follows them keeps that order.
-Tensor laid_out(const Tensor& images) {
-  return images.is_cpu() ? images.contiguous(at::MemoryFormat::ChannelsLast) : images;
-}
+// As in training_pass.cpp.
+Tensor laid_out(const Tensor& images) { return images.contiguous(at::MemoryFormat::ChannelsLast); }
 
-// The only derivative of this folder that is not an oracle's.
-Tensor gradient(const Tensor& loss, const Tensor& w) { return torch::autograd::grad({loss}, {w})[0]; }
+TrainingLoss loss_of(const TrainOptions& options) { return {options.label_smoothing, options.auxiliary}; }
 
 }  // namespace
 
@@ -98,6 +89,9 @@ Training::Training(const Network& network, DeviceImages train, DeviceImages test
         fmt::format("{}: this network has no second head, which only the DARTS space has; leave it out",
                     named("auxiliary", fmt::to_string(options_.auxiliary))));
   }
+  if (ranks_.group) return;
+  pass_ = std::make_unique<const TrainingPass>(network_, loss_of(options_), options_.batch,
+                                               train_.normalization.table.options());
 }
 
 TrainState Training::start() const {
@@ -110,57 +104,53 @@ TrainState Training::start() const {
 
 Training::StepValues Training::step(TrainState& state) const {
   const Batch batch = stream_.at(state.inner.step);
-  PassOptions pass{.norm = Norm::remember, .statistics = state.statistics.clone()};
-  Tensor images, labels;
-  double weight = 1;
-  if (ranks_.group) {
-    const RankSlice own = slice_of(batch, train_.size(), ranks_.group->rank(), ranks_.group->size());
-    images = laid_out(train_.part(batch.index, own.begin, own.count, options_.augment, batch.seed));
-    labels = train_.batch_labels(own.batch.index);
-    weight = own.weight;
-    pass.norms = ranks_.norms;
-    pass.first_image = own.begin;
-    pass.all_images = batch.size(train_.size());
-  } else {
-    images = laid_out(train_.batch(batch.index, options_.augment, batch.seed));
-    labels = train_.batch_labels(batch.index);
-  }
-  pass.drop_path = options_.drop_path_at(state.epoch());
-  pass.seed = batch.seed;
-
-  StepValues values;
-  Tensor slope;
-  {
-    const at::AutoGradMode differentiate(true);
-    const Tensor w = state.inner.w.detach().requires_grad_(true);
-    const NetworkOutput output = network_.forward(w, images, pass);
-    Tensor loss = cross_entropy(output.logits, labels, options_.label_smoothing);
-    if (options_.auxiliary > 0) {
-      loss = loss + options_.auxiliary * cross_entropy(output.auxiliary, labels, options_.label_smoothing);
-    }
-    if (ranks_.group) loss = loss * weight;
-    slope = gradient(loss, w);
-    values = {loss.detach(), correct_count(output.logits, labels)};
-  }
+  TrainingValues values = ranks_.group ? values_of_ranks(state, batch) : values_of(state, batch);
   const at::AutoGradMode no_gradient(false);
-  if (ranks_.group) sum_over_ranks(slope, values, pass.statistics, weight);
+  Tensor slope = values.gradient;
   if (options_.weight_decay > 0) slope = at::add(slope, state.inner.w, options_.weight_decay);
   const double rate = options_.rate_at(state.inner.step, steps_per_epoch());
   state.inner = optimizer_->step(state.inner, slope, {.value = rate, .learned = {}});
-  state.statistics = pass.statistics;
-  return values;
+  state.statistics = values.statistics;
+  return {values.loss, values.correct};
 }
 
-// In one call. Where each rank has norms of its own, what they remember is their mean.
-void Training::sum_over_ranks(Tensor& slope, StepValues& values, Tensor& statistics, double weight) const {
-  values.correct = values.correct.to(slope.scalar_type());
-  std::vector<Tensor*> sums = {&slope, &values.loss, &values.correct};
+// Of the whole batch; undefined where no edge is ever dropped.
+Tensor Training::kept(const TrainState& state, const Batch& batch) const {
+  if (options_.drop_path == 0) return {};
+  return draw_kept(network_.plan(), batch.size(train_.size()), options_.drop_path_at(state.epoch()),
+                   batch.seed, train_.normalization.table.options());
+}
+
+TrainingValues Training::values_of(const TrainState& state, const Batch& batch) const {
+  const LabelledImages images{train_.batch(batch.index, options_.augment, batch.seed),
+                              train_.batch_labels(batch.index)};
+  return (*pass_)(state.inner.w, state.statistics, images, kept(state, batch));
+}
+
+// A rank's images, and sums over the ranks in one call. Where each rank has norms of its own, what they
+// remember is their mean.
+TrainingValues Training::values_of_ranks(const TrainState& state, const Batch& batch) const {
+  const RankSlice own = slice_of(batch, train_.size(), ranks_.group->rank(), ranks_.group->size());
+  const LabelledImages images{
+      laid_out(train_.part(batch.index, own.begin, own.count, options_.augment, batch.seed)),
+      train_.batch_labels(own.batch.index)};
+  PassOptions pass{.norm = Norm::remember, .statistics = state.statistics.clone()};
+  pass.norms = ranks_.norms;
+  if (const Tensor all = kept(state, batch); all.defined()) pass.kept = all.narrow(1, own.begin, own.count);
+  TrainingLoss loss = loss_of(options_);
+  loss.share = own.weight;
+  TrainingValues values = differentiate(network_, loss, state.inner.w, images, pass);
+
+  const at::AutoGradMode no_gradient(false);
+  values.correct = values.correct.to(values.gradient.scalar_type());
+  std::vector<Tensor*> sums = {&values.gradient, &values.loss, &values.correct};
   if (!ranks_.norms) {
-    statistics = statistics * weight;
-    sums.push_back(&statistics);
+    values.statistics = values.statistics * own.weight;
+    sums.push_back(&values.statistics);
   }
   ranks_.group->sum_(sums);
   values.correct = values.correct.to(at::kLong);
+  return values;
 }
 
 // Adds the steps' values one by one: when they are read must not change a bit of the sum.

@@ -16,6 +16,7 @@
 #include "bilevel/nas/batch_ranks.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/train_options.h"
+#include "bilevel/nas/training_pass.h"
 
 namespace bilevel::nas {
 
@@ -80,7 +81,9 @@ class Training {
     Tensor loss, correct;
   };
   StepValues step(TrainState& state) const;
-  void sum_over_ranks(Tensor& slope, StepValues& values, Tensor& statistics, double weight) const;
+  TrainingValues values_of(const TrainState& state, const Batch& batch) const;
+  TrainingValues values_of_ranks(const TrainState& state, const Batch& batch) const;
+  Tensor kept(const TrainState& state, const Batch& batch) const;
   void read(TrainState& state, std::vector<StepValues>& pending) const;
 
   const Network& network_;
@@ -89,6 +92,7 @@ class Training {
   BatchRanks ranks_;
   BatchStream stream_;
   std::unique_ptr<const InnerOptimizer> optimizer_;
+  std::unique_ptr<const TrainingPass> pass_;  // null where ranks divide the batches
 };
 
 }  // namespace bilevel::nas

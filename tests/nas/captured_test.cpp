@@ -1,10 +1,13 @@
-// The supernet's derivatives as CUDA graphs against the same without.
+// What is captured as CUDA graphs, against the same without. On the CPU nothing is captured, but the
+// functions are the same.
 
 #include <gtest/gtest.h>
 
 #include "bilevel/core/finite.h"
+#include "bilevel/core/role_swap.h"
 #include "bilevel/nas/captured_supernet.h"
 #include "bilevel/nas/synthetic_images.h"
+#include "bilevel/nas/training_pass.h"
 #include "tests/support.h"
 
 namespace bilevel::nas {
@@ -12,49 +15,157 @@ namespace {
 
 using test::relative_error;
 
-TEST(CapturedSupernet, GivesWhatTheSupernetGives) {
-  if (!can_capture()) GTEST_SKIP() << "CUDA graphs need a GPU and a LibTorch with CUDA";
-  const auto gpu = test::doubles().device(at::kCUDA);
+SupernetProblem small_problem(const std::string& space, const at::TensorOptions& tensors,
+                              int64_t partial = 1) {
   SupernetOptions options;
-  options.channels = 2;
-  options.cells = 1;
+  options.channels = partial > 1 ? 8 : 2;
+  options.cells = space == "darts" ? 2 : 1;
   options.height = options.width = 8;
-  const auto train = image_source(draw_images({.samples = 12, .seed = 1}, gpu));
-  const auto valid = image_source(draw_images({.samples = 12, .seed = 2}, gpu));
-  SupernetProblem plain(Supernet(make_space("nasbench201"), options), train, valid, gpu);
+  options.partial = partial;
+  const auto images = [&](uint64_t seed) {
+    return image_source(draw_images({.samples = 12, .seed = seed}, tensors));
+  };
+  return {Supernet(make_space(space), options), images(1), images(2), tensors};
+}
+
+// The same functions at other points, on other batches and with another mixture each time.
+void expect_the_same(SupernetProblem& plain, const at::TensorOptions& tensors, double near) {
   const auto captured = capture_supernet(plain, 4);
   Oracle a(*captured), b(plain);
   const NoWaiting nothing_is_read;
-  for (uint64_t seed = 0; seed < 3; ++seed) {  // the same graphs at other points and on other batches
+  for (uint64_t seed = 0; seed < 3; ++seed) {
     const Tensor w = plain.initial_inner(seed),
-                 x = test::random_like(plain.initial_outer(seed).cpu(), seed).to(gpu);
+                 x = test::random_like(plain.initial_outer(seed).cpu(), seed).to(tensors),
+                 u = test::random_like(x.cpu(), 4).to(tensors), v = test::random_like(w.cpu(), 9).to(tensors);
     const Batch batch{at::arange(4) + static_cast<int64_t>(seed), seed};
     // A graph sees what is added to the mixture as it is now.
     plain.set_mixture_shift(0.1 * static_cast<double>(seed) * at::ones_like(x));
-    EXPECT_LT(relative_error(a.inner_gradient(w, x, batch), b.inner_gradient(w, x, batch)), 1e-11);
-    EXPECT_LT(relative_error(a.inner_gradient_in_outer(w, x, batch), b.inner_gradient_in_outer(w, x, batch)),
-              1e-11);
+    EXPECT_LT(relative_error(a.inner_gradient(w, x, batch), b.inner_gradient(w, x, batch)), near);
     EXPECT_LT(relative_error(captured->inner_gradient_at(w, x, batch), plain.inner_gradient_at(w, x, batch)),
-              1e-11);
-    const OuterGradients f = a.outer_gradients(w, x, batch), g = b.outer_gradients(w, x, batch);
-    EXPECT_LT(relative_error(f.w, g.w), 1e-11);
-    EXPECT_LT(relative_error(f.x, g.x), 1e-11);
-    EXPECT_LT(relative_error(f.loss, g.loss), 1e-12);
+              near);
     const auto here = a.linearize(w, x, batch), there = b.linearize(w, x, batch);
-    const Batch other{at::arange(4) + 6, seed};
+    const Batch other{at::arange(4) + 6, seed + 7};
     const auto elsewhere = a.linearize(w, x, other);
-    const Tensor v = test::random_like(w.cpu(), 9).to(gpu);
     const Tensor first = here->hessian(v);
-    EXPECT_LT(relative_error(first, there->hessian(v)), 1e-10);
+    EXPECT_LT(relative_error(first, there->hessian(v)), near);
     EXPECT_GT(relative_error(elsewhere->hessian(v), first), 1e-3);
-    EXPECT_LT(relative_error(here->hessian(v + w), there->hessian(v + w)), 1e-10);
-    EXPECT_LT(relative_error(here->cross(v), there->cross(v)), 1e-10);
-    EXPECT_LT(relative_error(here->gradient(), there->gradient()), 1e-11);
-    EXPECT_LT(relative_error(here->gauss_newton(v), there->gauss_newton(v)), 1e-10);
+    EXPECT_LT(relative_error(here->hessian(v + w), there->hessian(v + w)), near);
+    EXPECT_LT(relative_error(here->gradient(), there->gradient()), near);
+    EXPECT_LT(relative_error(here->gauss_newton(v), there->gauss_newton(v)), near);
     // A batch of another size goes another way.
     const Batch larger{at::arange(7), seed};
-    EXPECT_LT(relative_error(a.inner_gradient(w, x, larger), b.inner_gradient(w, x, larger)), 1e-11);
+    EXPECT_LT(relative_error(a.inner_gradient(w, x, larger), b.inner_gradient(w, x, larger)), near);
+    if (!plain.inner_loss_uses_outer()) continue;
+    EXPECT_LT(relative_error(a.inner_gradient_in_outer(w, x, batch), b.inner_gradient_in_outer(w, x, batch)),
+              near);
+    const OuterGradients f = a.outer_gradients(w, x, batch), g = b.outer_gradients(w, x, batch);
+    EXPECT_LT(relative_error(f.w, g.w), near);
+    EXPECT_LT(relative_error(f.x, g.x), near);
+    EXPECT_LT(relative_error(f.loss, g.loss), near);
+    EXPECT_LT(relative_error(here->cross(v), there->cross(v)), near);
+    EXPECT_LT(relative_error(here->cross_transposed(u), there->cross_transposed(u)), near);
+    const MatrixProduct curvature = captured->outer_curvature(w, x, batch);
+    EXPECT_EQ(curvature != nullptr, plain.supernet().options().partial == 1);
+    if (!curvature) continue;
+    const RoleSwap swapped(plain);
+    const auto exact = Oracle(swapped).linearize(x, w, batch);
+    EXPECT_LT(relative_error(curvature(u), exact->hessian(u)), near);
+    EXPECT_LT(relative_error(curvature(x), exact->hessian(x)), near);
   }
+}
+
+void expect_the_same_in_every_space(const at::TensorOptions& tensors) {
+  for (const std::string space : {"nasbench201", "darts", "nasbench1shot1-3"}) {
+    for (const Sampling sampling :
+         {Sampling::softmax, Sampling::gumbel, Sampling::uniform, Sampling::given}) {
+      SCOPED_TRACE(space + " " + std::to_string(static_cast<int>(sampling)));
+      SupernetProblem plain = small_problem(space, tensors);
+      plain.set_sampling(sampling, 3);
+      if (sampling == Sampling::given) {
+        plain.set_mixture(test::random_like(plain.initial_outer(1).cpu(), 4).to(tensors));
+      }
+      expect_the_same(plain, tensors, 1e-10);
+    }
+  }
+  // Partial channels have no tape.
+  SupernetProblem partial = small_problem("nasbench201", tensors, 4);
+  expect_the_same(partial, tensors, 1e-10);
+}
+
+TEST(CapturedSupernet, GivesWhatTheSupernetGives) { expect_the_same_in_every_space(test::doubles()); }
+
+TEST(CapturedSupernet, GivesItOnAGpu) {
+  if (!can_capture()) GTEST_SKIP() << "CUDA graphs need a GPU and a LibTorch with CUDA";
+  expect_the_same_in_every_space(test::doubles().device(at::kCUDA));
+}
+
+// Every way to a gradient against automatic differentiation in double precision on the CPU.
+struct TrainingCase {
+  std::string space, genotype;
+  bool taped;
+  TrainingLoss loss = {};
+  double drop_path = 0;
+};
+
+const std::vector<TrainingCase>& training_cases() {
+  const std::string
+      conv = "|nor_conv_3x3~0|+|nor_conv_1x1~0|nor_conv_3x3~1|+|skip_connect~0|avg_pool_3x3~1|none~2|",
+      no_weights = "|skip_connect~0|+|avg_pool_3x3~0|none~1|+|none~0|none~1|avg_pool_3x3~2|",
+      unreached = "|none~0|+|nor_conv_3x3~0|none~1|+|none~0|nor_conv_3x3~1|skip_connect~2|",
+      darts =
+          "normal: (sep_conv_3x3,0)(skip_connect,1) (sep_conv_3x3,0)(dil_conv_3x3,1) "
+          "(avg_pool_3x3,1)(skip_connect,0) (skip_connect,0)(dil_conv_3x3,2) "
+          "reduce: (max_pool_3x3,0)(sep_conv_3x3,1) (skip_connect,2)(max_pool_3x3,1) "
+          "(max_pool_3x3,0)(skip_connect,2) (skip_connect,2)(max_pool_3x3,1)";
+  static const std::vector<TrainingCase> all = {
+      {"nasbench201", conv, true},
+      {"nasbench201", no_weights, true},
+      {"nasbench201", unreached, false},
+      {"nasbench201", conv, false, {.label_smoothing = 0.1}},
+      {"darts", darts, false, {.label_smoothing = 0.1, .auxiliary = 0.4}, 0.3},
+  };
+  return all;
+}
+
+void expect_the_same_training(const at::TensorOptions& tensors, double near) {
+  for (const TrainingCase& c : training_cases()) {
+    SCOPED_TRACE(c.genotype);
+    const SearchSpace space = make_space(c.space);
+    NetworkOptions options{.channels = 4, .cells = c.space == "darts" ? 3 : 1};
+    options.height = options.width = 9;
+    options.auxiliary = c.loss.auxiliary > 0;
+    const Network network(space, parse_genotype(space, c.genotype), options);
+    const TrainingPass ours(network, c.loss, 6, tensors);
+    EXPECT_EQ(ours.taped(), c.taped);
+    const auto cpu = [](const Tensor& t) { return t.to(at::kCPU, at::kDouble); };
+    Tensor w = network.plan().initial_weights(1, test::doubles()),
+           statistics = network.plan().initial_statistics(test::doubles()),
+           running = statistics.clone().to(tensors);
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      const LabelledImages images =
+          draw_images({.samples = 6, .height = 9, .width = 9, .seed = seed}, test::doubles());
+      PassOptions pass{.norm = Norm::remember, .statistics = statistics};
+      if (c.drop_path > 0) pass.kept = draw_kept(network.plan(), 6, c.drop_path, seed, test::doubles());
+      const TrainingValues right = differentiate(network, c.loss, w, images, pass);
+      const TrainingValues values =
+          ours(w.to(tensors), running, {images.images.to(tensors), images.labels.to(tensors.device())},
+               pass.kept.defined() ? pass.kept.to(tensors) : Tensor());
+      EXPECT_LT(relative_error(cpu(values.loss), right.loss), near);
+      EXPECT_LT(relative_error(cpu(values.gradient), right.gradient), near);
+      EXPECT_LT(relative_error(cpu(values.statistics), right.statistics), near);
+      EXPECT_EQ(values.correct.item<int64_t>(), right.correct.item<int64_t>());
+      statistics = right.statistics;
+      running = values.statistics;
+      w = w + 0.1 * test::random_like(w, seed);
+    }
+  }
+}
+
+TEST(TrainingPass, IsTheDerivativeOfTheNetwork) { expect_the_same_training(test::doubles(), 1e-11); }
+
+TEST(TrainingPass, IsItOnAGpu) {
+  if (!can_capture()) GTEST_SKIP() << "CUDA graphs need a GPU and a LibTorch with CUDA";
+  expect_the_same_training(test::doubles().device(at::kCUDA), 1e-10);
 }
 
 }  // namespace

@@ -77,9 +77,10 @@ TEST(Network, TestingWithRememberedStatisticsIsIndependentOfTheBatch) {
 TEST(Network, DropPathDropsEdgesOfImagesAndKeepsTheMean) {
   NetworkPlan plan;
   Pass describe(plan);
+  describe.drop_path({});
+  EXPECT_EQ(plan.drop_paths, 1);
   PassOptions options{.norm = Norm::remember, .statistics = at::zeros({0}, doubles())};
-  options.drop_path = 0.3;
-  options.seed = 5;
+  options.kept = draw_kept(plan, 20000, 0.3, 5, doubles());
   Pass pass(plan, at::zeros({0}, doubles()), options);
   const Feature ones{at::ones({20000, 1, 2, 2}, doubles()), 1, 2, 2};
   const Tensor dropped = pass.drop_path(ones).value;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bilevel/core/autograd.h"
+#include "bilevel/core/role_swap.h"
 #include "bilevel/nas/synthetic_images.h"
 #include "bilevel/nas/tape/taped_supernet.h"
 #include "tests/support.h"
@@ -172,6 +173,10 @@ TEST(TapedEngine, FollowsEverySampling) {
       EXPECT_LT(
           relative_error(engine->linearize(w, x, batch)->cross(v), plain.linearize(w, x, batch)->cross(v)),
           1e-12);
+      const RoleSwap swapped(plain);
+      EXPECT_LT(relative_error(engine->outer_curvature(w, x, batch)(x),
+                               autograd::linearize(swapped, x, w, batch)->hessian(x)),
+                1e-12);
     }
   }
 }

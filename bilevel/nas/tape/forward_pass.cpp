@@ -19,8 +19,6 @@
 namespace bilevel::nas {
 namespace {
 
-constexpr double batch_norm_epsilon = 1e-5;
-
 Tensor last_channels(const Tensor& t) { return t.contiguous(at::MemoryFormat::ChannelsLast); }
 
 }  // namespace
@@ -33,6 +31,7 @@ ForwardPass<T>::ForwardPass(const TapeOnDevice& on, const Tensor& w, const Tenso
       images_(images.size(0)),
       share_(share),
       readers_(on.tape.slots.size()),
+      forks_(on.tape.slots.size()),
       branches_(w) {
   const at::AutoGradMode no_graph(false);
   for (const Tape::Slot& s : tape().slots) {
@@ -45,6 +44,7 @@ ForwardPass<T>::ForwardPass(const TapeOnDevice& on, const Tensor& w, const Tenso
                     named("channels")));
   }
   find_readers();
+  find_forks();
   f_ = start(w.detach(), mixture.detach());
   f_.value[0] = last_channels(images);
   run(f_, false);
@@ -75,6 +75,24 @@ void ForwardPass<T>::find_readers() {
           },
           op);
     }
+  }
+}
+
+// Convolutions and pools of one slot, one after the other, are independent. Forwards all but the last run
+// beside it; backwards, where the last comes first, it is what the others run beside, if it is a large one.
+// Nobody but norms and mixes, which wait, may read what is made so.
+template <typename T>
+void ForwardPass<T>::find_forks() {
+  const auto& operations = tape().operations;
+  for (size_t i = 0; i + 1 < operations.size(); ++i) {
+    const auto* pool = std::get_if<Tape::Pool>(&operations[i]);
+    const auto* small = std::get_if<Tape::Convolve>(&operations[i]);
+    const auto* next = std::get_if<Tape::Convolve>(&operations[i + 1]);
+    if (next == nullptr || (pool == nullptr && small == nullptr)) continue;
+    if ((pool != nullptr ? pool->in : small->in) != next->in) continue;
+    const size_t out = pool != nullptr ? pool->out : small->out;
+    forks_[out].forward = readers_[out].operations.empty();
+    forks_[next->out].backward = tape().weights.entries()[next->weight].shape[2] > 1;
   }
 }
 
@@ -215,7 +233,7 @@ void ForwardPass<T>::statistics(const std::vector<Tape::NormTerm>& norms, Forwar
       fused::Statistics<T> work{};
       work.shape = shape(slots[first]);
       work.tensors = static_cast<int>(end - first);
-      work.epsilon = batch_norm_epsilon;
+      work.epsilon = norm_epsilon;
       kept_.push_back(at::empty({work.tensors * fused::most_blocks * 2 * work.shape.channels},
                                 options_.dtype(at::kDouble)));
       work.partial = data<double>(kept_.back());
@@ -248,10 +266,10 @@ void ForwardPass<T>::sum_statistics(const std::vector<size_t>& slots, ForwardVal
   }
   Tensor sums = at::stack({at::cat(first), at::cat(second)}).to(at::kDouble);
   const Tensor mean = sums[0], rest = sums[1];
-  if (!tangent) rest.copy_(rest.square().reciprocal_().sub_(batch_norm_epsilon).add_(mean.square()));
+  if (!tangent) rest.copy_(rest.square().reciprocal_().sub_(norm_epsilon).add_(mean.square()));
   sums.mul_(share_.of(images_));
   share_.norms->sum_(sums);
-  if (!tangent) rest.sub_(mean.square()).clamp_min_(0).add_(batch_norm_epsilon).rsqrt_();
+  if (!tangent) rest.sub_(mean.square()).clamp_min_(0).add_(norm_epsilon).rsqrt_();
   sums = sums.to(first.front().scalar_type());
   int64_t at = 0;
   for (const size_t slot : slots) {
@@ -267,7 +285,7 @@ void ForwardPass<T>::run(const Tape::Convolve& op, ForwardValues& f, bool tangen
   const Tensor& weights = f_.weights[op.weight];
   const Tensor& image = op.rectified ? f_.rectified[op.in] : f_.value[op.in];
   if (!tangent) {
-    f.value[op.out] = convolved(image, weights, op.form);
+    run_beside(forks_[op.out].forward, [&] { f.value[op.out] = convolved(image, weights, op.form); });
     return;
   }
   const Tensor& image_dot = op.rectified ? f.rectified[op.in] : f.value[op.in];
@@ -343,8 +361,8 @@ Tensor ForwardPass<T>::pooled(const Tensor& x, bool transposed) {
 }
 
 template <typename T>
-void ForwardPass<T>::run(const Tape::Pool& op, ForwardValues& f, bool /*tangent*/) {
-  f.value[op.out] = pooled(f.value[op.in], false);
+void ForwardPass<T>::run(const Tape::Pool& op, ForwardValues& f, bool tangent) {
+  run_beside(!tangent && forks_[op.out].forward, [&] { f.value[op.out] = pooled(f.value[op.in], false); });
 }
 
 template <typename T>

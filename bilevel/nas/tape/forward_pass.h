@@ -47,6 +47,11 @@ struct SlotReaders {
   bool only_normed() const { return normed && operations.empty() && mixes.empty(); }
 };
 
+// Whether the operation that makes a slot runs beside the one that follows it: forwards, or backwards.
+struct Fork {
+  bool forward = false, backward = false;
+};
+
 template <typename T>
 class ForwardPass {
  public:
@@ -65,6 +70,7 @@ class ForwardPass {
   int64_t all_images() const { return share_.all_images == 0 ? images_ : share_.all_images; }
   const BatchShare& share() const { return share_; }
   const SlotReaders& readers(size_t slot) const { return readers_[slot]; }
+  const Fork& fork(size_t slot) const { return forks_[slot]; }
   Branches& branches() { return branches_; }
   void keep(Tensor t) { kept_.push_back(std::move(t)); }  // until the pass ends, for branches
   void release() { kept_.clear(); }
@@ -77,11 +83,16 @@ class ForwardPass {
   fused::MaxPooling<T> max_pooling(const Tape::MaxPool& op) const;
   const T* choice(const ForwardValues& f, const std::optional<size_t>& index) const;
   static Tensor pooled(const Tensor& x, bool transposed);
+  template <typename Work>
+  void run_beside(bool fork, const Work& work) {
+    fork ? branches_.run(beside, work) : work();
+  }
 
  private:
   ForwardValues start(const Tensor& w, const Tensor& mixture) const;
   std::vector<Tensor> split(const Tensor& packed) const;
   void find_readers();
+  void find_forks();
   void run(ForwardValues& f, bool tangent);
   void end(ForwardValues& f, bool tangent) const;
 
@@ -103,6 +114,7 @@ class ForwardPass {
   int64_t images_;
   BatchShare share_;
   std::vector<SlotReaders> readers_;
+  std::vector<Fork> forks_;
   ForwardValues f_;
   Tensors kept_;
   Branches branches_;

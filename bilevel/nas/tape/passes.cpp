@@ -24,6 +24,8 @@ class Point : public TapePoint {
   Point(const TapeOnDevice& on, const Tensor& w, const Tensor& mixture, const LabelledImages& images,
         const BatchShare& share);
   Tensor loss() const override { return loss_; }
+  Tensor logits() const override { return f().logits; }
+  Tensor statistics() const override;
   TapeGradients gradients(const Wanted& wanted) override;
   Tensor gradient_in_weights() override;
   TapeGradients products(const Tensor& w_dot, const Tensor& mixture_dot, const Wanted& wanted) override;
@@ -84,6 +86,23 @@ Point<T>::Point(const TapeOnDevice& on, const Tensor& w, const Tensor& mixture, 
   probabilities_ = log_probabilities.exp();
   loss_ = at::nll_loss(log_probabilities, labels_);
   if (share.all_images > 0) loss_ = loss_ * share.of(forward_.images());
+}
+
+template <typename T>
+Tensor Point<T>::statistics() const {
+  const at::AutoGradMode no_graph(false);
+  Tensors inverses, parts;
+  const std::vector<size_t> slots = learned_norms(tape());
+  for (const size_t slot : slots) inverses.push_back(f().inverse[slot]);
+  const Tensor variances = at::cat(inverses).square().reciprocal_().sub_(norm_epsilon);
+  int64_t at = 0;
+  for (const size_t slot : slots) {
+    const int64_t channels = tape().slots[slot].channels;
+    parts.push_back(f().mean[slot]);
+    parts.push_back(variances.narrow(0, at, channels));
+    at += channels;
+  }
+  return at::cat(parts);
 }
 
 template <typename T>
@@ -149,7 +168,7 @@ fused::Sources<T> Point<T>::sources(size_t slot, const Backward& b, const Forwar
 template <typename T>
 void Point<T>::gather(size_t slot, const Tape::Mix* mix, size_t operation, Backward& b,
                       const ForwardValues* dot) {
-  forward_.branches().join(beside);
+  if (!b.direct[slot].empty() || !b.rectified[slot].empty()) forward_.branches().join(beside);
   fused::Gathering<T> work{};
   work.sources = sources(slot, b, dot);
   const Tensor adjoint = forward_.empty(slot);
@@ -308,7 +327,10 @@ void Point<T>::run(const Tape::Convolve& op, size_t i, Backward& b, const Forwar
         beside, [&] { by_weights = in_image(b_.adjoint[op.out], image, dot->weights[op.weight], op.form); });
     add(b, op.in, op.rectified, by_weights);
   }
-  add(b, op.in, op.rectified, in_image(adjoint, image, weights, op.form));
+  Tensor in_input;
+  forward_.run_beside(dot == nullptr && forward_.fork(op.out).backward,
+                      [&] { in_input = in_image(adjoint, image, weights, op.form); });
+  add(b, op.in, op.rectified, in_input);
 }
 
 template <typename T>

@@ -22,6 +22,9 @@ class TapePoint {
  public:
   virtual ~TapePoint() = default;
   virtual Tensor loss() const = 0;  // cross entropy, the images' part of the batch's mean
+  virtual Tensor logits() const = 0;
+  // Mean and variance (of all pixels) of the norms with learned scales, flat as NetworkPlan::statistics.
+  virtual Tensor statistics() const = 0;
   // The backward pass; at most once, and before any product.
   virtual TapeGradients gradients(const Wanted& wanted) = 0;
   // What gradients() left out: products need the adjoints of the features alone.

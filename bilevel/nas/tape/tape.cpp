@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -25,16 +26,35 @@ std::optional<Tape> record(const Supernet& supernet) {
   return std::nullopt;
 }
 
-TapeWriter::TapeWriter(const Supernet& supernet, int64_t channels, int64_t height, int64_t width) {
-  tape_.weights = supernet.plan().weights;
-  tape_.choices = static_cast<size_t>(supernet.space().alpha_size());
+std::optional<Tape> record(const Network& network) {
+  if (network.kind() == SpaceKind::nasbench201) return record_nasbench201(network);
+  return std::nullopt;
+}
+
+std::vector<size_t> learned_norms(const Tape& tape) {
+  std::map<size_t, size_t> slot_of_scale;
+  for (const Tape::Operation& op : tape.operations) {
+    const auto* m = std::get_if<Tape::Mix>(&op);
+    if (m == nullptr) continue;
+    for (const Tape::NormTerm& term : m->norms) {
+      if (term.scale) slot_of_scale[*term.scale] = term.slot;
+    }
+  }
+  std::vector<size_t> slots;
+  for (const auto& [scale, slot] : slot_of_scale) slots.push_back(slot);
+  return slots;
+}
+
+TapeWriter::TapeWriter(Layout weights, int64_t choices, int64_t channels, int64_t height, int64_t width) {
+  tape_.weights = std::move(weights);
+  tape_.choices = static_cast<size_t>(choices);
   add({channels, height, width});
 }
 
 size_t TapeWriter::weight(const std::vector<int64_t>& shape) {
   if (next_weight_ >= tape_.weights.entries().size() ||
       tape_.weights.entries()[next_weight_].shape != shape) {
-    throw std::logic_error(fmt::format("the tape's weight {} of shape {} is not the supernet's", next_weight_,
+    throw std::logic_error(fmt::format("the tape's weight {} of shape {} is not the network's", next_weight_,
                                        fmt::join(shape, " x ")));
   }
   return next_weight_++;
@@ -191,7 +211,7 @@ Tape TapeWriter::finish(size_t last, bool rectified, int64_t classes) {
   tape_.linear = weight({classes, slot(last).channels});
   tape_.bias = weight({classes});
   if (next_weight_ != tape_.weights.entries().size()) {
-    throw std::logic_error(fmt::format("the tape has {} of the supernet's {} weights", next_weight_,
+    throw std::logic_error(fmt::format("the tape has {} of the network's {} weights", next_weight_,
                                        tape_.weights.entries().size()));
   }
   return std::move(tape_);

@@ -1,5 +1,5 @@
 #pragma once
-// A supernet as a list of few, large operations, each of which has its forward pass, its backward pass and
+// A network as a list of few, large operations, each of which has its forward pass, its backward pass and
 // the tangents of both written out (passes.h): what a graph of automatic differentiation spreads over
 // thousands of small kernels is a few hundred here, and a Hessian product is two passes instead of a backward
 // pass through a backward pass.
@@ -12,6 +12,7 @@
 
 #include "bilevel/core/layout.h"
 #include "bilevel/nas/convolution.h"
+#include "bilevel/nas/network.h"
 #include "bilevel/nas/supernet.h"
 
 namespace bilevel::nas {
@@ -93,14 +94,22 @@ struct Tape {
 // nullopt for the plain form of a supernet and for partial channels. Throws std::logic_error where the tape's
 // weights are not the supernet's.
 std::optional<Tape> record(const Supernet& supernet);
-Tape record_nasbench201(const Supernet& supernet);     // tape_nasbench201.cpp
+// The network of one genotype, without choices; nullopt where there is no tape for it.
+std::optional<Tape> record(const Network& network);
+Tape record_nasbench201(const Supernet& supernet);  // tape_nasbench201.cpp
+std::optional<Tape> record_nasbench201(const Network& network);
 Tape record_nasbench1shot1(const Supernet& supernet);  // tape_nasbench1shot1.cpp
 Tape record_darts(const Supernet& supernet);           // tape_darts.cpp
+
+// The slots that norms with learned scales are of, in the order of their entries in the weights.
+std::vector<size_t> learned_norms(const Tape& tape);
 
 // Writes a tape: every call adds an operation and returns its slot.
 class TapeWriter {
  public:
-  TapeWriter(const Supernet& supernet, int64_t channels, int64_t height, int64_t width);
+  // Of the images; `weights` is the layout that the network's own walk makes, in whose order entries are
+  // taken.
+  TapeWriter(Layout weights, int64_t choices, int64_t channels, int64_t height, int64_t width);
 
   struct Kernel {
     int64_t size = 3, stride = 1, dilation = 1, groups = 1;

@@ -121,7 +121,8 @@ size_t record_cell(TapeWriter& tape, const SearchSpace& space, const CellInputs&
 Tape record_darts(const Supernet& supernet) {
   const SupernetOptions& options = supernet.options();
   const std::set<int64_t> reductions = reduction_cells(options.cells);
-  TapeWriter tape(supernet, options.input_channels, options.height, options.width);
+  TapeWriter tape(supernet.plan().weights, supernet.space().alpha_size(), options.input_channels,
+                  options.height, options.width);
   const size_t stem = tape.learned(tape.convolve(0, false, 3 * options.channels, {}));
   CellInputs inputs{stem, stem};
   int64_t channels = options.channels;

@@ -64,7 +64,8 @@ size_t record_cell(TapeWriter& tape, const SearchSpace& space, size_t input, int
 Tape record_nasbench1shot1(const Supernet& supernet) {
   const SupernetOptions& options = supernet.options();
   const std::set<int64_t> halved = reduction_cells(options.cells);
-  TapeWriter tape(supernet, options.input_channels, options.height, options.width);
+  TapeWriter tape(supernet.plan().weights, supernet.space().alpha_size(), options.input_channels,
+                  options.height, options.width);
   int64_t channels = options.channels;
   size_t x =
       tape.mix(channels, {.plains = {tape.rectified(tape.learned(tape.convolve(0, false, channels, {})))}});

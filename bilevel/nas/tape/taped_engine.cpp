@@ -46,6 +46,10 @@ class TapedEngine : public SupernetEngine {
     const OwnImages own = base_.own_images(base_.train(), batch);
     return taped_.linearize(w, base_.mixture_point(x, batch.seed), own.images, own.share);
   }
+  MatrixProduct outer_curvature(const Tensor& w, const Tensor& x, const Batch& batch) const override {
+    if (base_.ranks().group) return nullptr;
+    return taped_.curvature_in_alpha(w, base_.mixture_point(x, batch.seed), base_.valid().prepare(batch));
+  }
 
  private:
   using OwnImages = SupernetProblem::OwnImages;

@@ -28,6 +28,14 @@ class TapedSupernet {
                            const BatchShare& share = {}) const;
   std::unique_ptr<Linearization> linearize(const Tensor& w, const MixturePoint& mixture,
                                            const LabelledImages& images, const BatchShare& share = {}) const;
+  // v -> (d2/dalpha dalpha of the loss) v.
+  MatrixProduct curvature_in_alpha(const Tensor& w, const MixturePoint& mixture,
+                                   const LabelledImages& images) const;
+  // The passes themselves, whose derivatives are in the mixture.
+  std::unique_ptr<TapePoint> point(const Tensor& w, const Tensor& mixture,
+                                   const LabelledImages& images) const {
+    return run_tape(*tape_, w, mixture, images);
+  }
 
  private:
   TapedSupernet(const SupernetProblem& base, std::shared_ptr<const TapeOnDevice> tape)
