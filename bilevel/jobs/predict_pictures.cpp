@@ -1,6 +1,7 @@
 // `predict` on pictures: by a trained network, or by what was learned across tasks.
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>

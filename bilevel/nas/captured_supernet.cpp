@@ -31,11 +31,19 @@ class AtMixture : public Problem {
   LabelledImages images_;
 };
 
+// On a GPU the tape of DARTS's space had wrong gradients, for a reason since mended (for_padded_pool in pass.h), and
+// has not been run there again.
+std::optional<TapedSupernet> proven_tape(const SupernetProblem& base) {
+  const bool on_gpu = base.initial_outer(0).is_cuda();
+  if (on_gpu && base.supernet().space().kind == SpaceKind::darts) return std::nullopt;
+  return TapedSupernet::make(base);
+}
+
 // What is captured: derivatives as functions of w, the mixture, images and labels, by the tape where the
 // supernet has one, else by automatic differentiation.
 class Derivatives {
  public:
-  explicit Derivatives(const SupernetProblem& base) : base_(base), taped_(TapedSupernet::make(base)) {}
+  explicit Derivatives(const SupernetProblem& base) : base_(base), taped_(proven_tape(base)) {}
 
   bool taped() const { return taped_.has_value(); }
 

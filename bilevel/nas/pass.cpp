@@ -184,10 +184,14 @@ Feature relu(const Feature& x) {
   return y;
 }
 
+Tensor for_padded_pool(const Tensor& image, int64_t padding) {
+  return padding > 0 && image.is_cuda() ? image.contiguous() : image;
+}
+
 Feature average_pool(const Feature& x, int64_t kernel, int64_t stride, int64_t padding, bool count_padding) {
   Feature y = resized(x, kernel, stride, padding);
   if (x.value.defined()) {
-    y.value = at::avg_pool2d(x.value, kernel, stride, padding, /*ceil_mode=*/false, count_padding);
+    y.value = at::avg_pool2d(for_padded_pool(x.value, padding), kernel, stride, padding, /*ceil_mode=*/false, count_padding);
   }
   return y;
 }

@@ -1,6 +1,7 @@
 // What is captured as CUDA graphs, against the same without. On the CPU nothing is captured, but the
 // functions are the same.
 
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include "bilevel/core/finite.h"
@@ -65,7 +66,9 @@ void expect_the_same(SupernetProblem& plain, const at::TensorOptions& tensors, d
     EXPECT_LT(relative_error(here->cross(v), there->cross(v)), near);
     EXPECT_LT(relative_error(here->cross_transposed(u), there->cross_transposed(u)), near);
     const MatrixProduct curvature = captured->outer_curvature(w, x, batch);
-    EXPECT_EQ(curvature != nullptr, plain.supernet().options().partial == 1);
+    const bool taped = plain.supernet().options().partial == 1 &&
+                       !(tensors.device().is_cuda() && plain.supernet().space().kind == SpaceKind::darts);
+    EXPECT_EQ(curvature != nullptr, taped);
     if (!curvature) continue;
     const RoleSwap swapped(plain);
     const auto exact = Oracle(swapped).linearize(x, w, batch);
@@ -166,6 +169,9 @@ TEST(TrainingPass, IsTheDerivativeOfTheNetwork) { expect_the_same_training(test:
 TEST(TrainingPass, IsItOnAGpu) {
   if (!can_capture()) GTEST_SKIP() << "CUDA graphs need a GPU and a LibTorch with CUDA";
   expect_the_same_training(test::doubles().device(at::kCUDA), 1e-10);
+  // In float convolutions leave channels together, which those in double do not.
+  at::globalContext().setAllowTF32CuDNN(false);
+  expect_the_same_training(test::floats().device(at::kCUDA), 1e-3);
 }
 
 }  // namespace

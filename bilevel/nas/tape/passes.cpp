@@ -247,7 +247,8 @@ void Point<T>::run(const Tape::AveragePool& op, size_t i, Backward& b, const For
                    const Wanted&) {
   gather_unless_there(op.out, i, b, dot);
   add(b, op.in, false,
-      at::avg_pool2d_backward(b.adjoint[op.out], f().value[op.in], {op.kernel, op.kernel},
+      at::avg_pool2d_backward(for_padded_pool(b.adjoint[op.out], op.padding),
+                              for_padded_pool(f().value[op.in], op.padding), {op.kernel, op.kernel},
                               {op.stride, op.stride}, {op.padding, op.padding}, op.whole,
                               /*count_include_pad=*/false, {})
           .contiguous(at::MemoryFormat::ChannelsLast));
