@@ -160,8 +160,9 @@ bool print_reference(const CLI::App& program, const std::vector<std::string>& wo
   if (names.empty()) {
     fmt::print("{}", is_man ? program_man(program) : program_markdown(program));
   } else {
-    const CLI::App& command =
-        command_of(program, fmt::format("{}", fmt::join(names, " ")), fmt::format("help {}", *form));
+    const std::string name = fmt::format("{}", fmt::join(names, " ")),
+                      asked_by = fmt::format("help {}", *form);
+    const CLI::App& command = command_of(program, name, asked_by);
     fmt::print("{}", is_man ? command_man(command) : command_markdown(command));
   }
   return true;

@@ -66,7 +66,7 @@ Tensor flat_of(const Layout& layout, const std::string& before, const ExportedMo
                const std::string& path) {
   std::vector<Tensor> parts = {at::empty({0}, at::kFloat)};
   for (const Layout::Entry& entry : layout.entries()) {
-    const Tensor& part = array_named(file, before + entry.name, path);
+    const Tensor part = array_named(file, before + entry.name, path);
     if (part.sizes() != at::IntArrayRef(entry.shape)) {
       throw std::runtime_error(
           fmt::format("{}: array {}: expected {} numbers, found {}; export the run again", path,
@@ -318,7 +318,7 @@ Tensor weights_of(const ExportedModel& file, const SavedModel& saved, const std:
   const bool by_row = saved.kind == SavedModel::Kind::tasks && !saved.classes_are_tasks;
   if (saved.has_intercept) {
     const int64_t dimension = by_row ? 2 : 0;
-    const Tensor& intercept = array_named(file, "intercept", path);
+    const Tensor intercept = array_named(file, "intercept", path);
     if (weights.dim() != (by_row ? 3 : 2) || intercept.dim() != weights.dim() - 1) {
       throw std::runtime_error(
           fmt::format("{}: arrays weights and intercept: {} and {} dimensions do not go together; export the "

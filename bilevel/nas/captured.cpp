@@ -123,7 +123,8 @@ Captured::~Captured() = default;
 
 std::vector<Tensor> Captured::operator()(const std::vector<Tensor>& inputs) {
   if (!graph_) return function_(inputs);
-  if (!graph_->captured) graph_->capture(function_, inputs, after_ == nullptr ? nullptr : after_->graph_.get());
+  if (!graph_->captured)
+    graph_->capture(function_, inputs, after_ == nullptr ? nullptr : after_->graph_.get());
   return graph_->replay(inputs);
 }
 

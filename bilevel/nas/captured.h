@@ -1,7 +1,7 @@
 #pragma once
-// A function of tensors as a CUDA graph. A pass over a network launches hundreds or thousands of small kernels,
-// and from the host each launch takes about as long as the kernel; a graph, captured once, launches all of
-// them at a stroke.
+// A function of tensors as a CUDA graph. A pass over a network launches hundreds or thousands of small
+// kernels, and from the host each launch takes about as long as the kernel; a graph, captured once, launches
+// all of them at a stroke.
 
 #include <functional>
 #include <memory>
@@ -13,12 +13,13 @@ namespace bilevel::nas {
 
 bool can_capture();  // the library was built with CUDA
 
-// A function of tensors whose shapes never change, captured when it is first called on a GPU: inputs are copied
-// to where the graph reads them, outputs from where it writes them. On the CPU it is called as it is.
+// A function of tensors whose shapes never change, captured when it is first called on a GPU: inputs are
+// copied to where the graph reads them, outputs from where it writes them. On the CPU it is called as it is.
 class Captured {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
-  // `after`: its memory is shared, and what it left there is read, so that it is always called before this one.
+  // `after`: its memory is shared, and what it left there is read, so that it is always called before this
+  // one.
   Captured(Function function, const at::TensorOptions& tensors, const Captured* after = nullptr);
   ~Captured();
   Captured(const Captured&) = delete;

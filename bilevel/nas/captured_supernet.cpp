@@ -31,8 +31,8 @@ class AtMixture : public Problem {
   LabelledImages images_;
 };
 
-// On a GPU the tape of DARTS's space had wrong gradients, for a reason since mended (for_padded_pool in pass.h), and
-// has not been run there again.
+// On a GPU the tape of DARTS's space had wrong gradients, for a reason since mended (for_padded_pool in
+// pass.h), and has not been run there again.
 std::optional<TapedSupernet> proven_tape(const SupernetProblem& base) {
   const bool on_gpu = base.initial_outer(0).is_cuda();
   if (on_gpu && base.supernet().space().kind == SpaceKind::darts) return std::nullopt;

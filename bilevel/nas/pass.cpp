@@ -191,7 +191,8 @@ Tensor for_padded_pool(const Tensor& image, int64_t padding) {
 Feature average_pool(const Feature& x, int64_t kernel, int64_t stride, int64_t padding, bool count_padding) {
   Feature y = resized(x, kernel, stride, padding);
   if (x.value.defined()) {
-    y.value = at::avg_pool2d(for_padded_pool(x.value, padding), kernel, stride, padding, /*ceil_mode=*/false, count_padding);
+    y.value = at::avg_pool2d(for_padded_pool(x.value, padding), kernel, stride, padding, /*ceil_mode=*/false,
+                             count_padding);
   }
   return y;
 }

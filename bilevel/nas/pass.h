@@ -106,8 +106,8 @@ class Pass {
 
 // Without weights, so without a pass.
 Feature relu(const Feature& x);
-// LibTorch 2.11 and before has wrong gradients of padded average pools on GPUs where channels lie together (its issue
-// 188344): there they are laid apart.
+// LibTorch 2.11 and before has wrong gradients of padded average pools on GPUs where channels lie together
+// (its issue 188344): there they are laid apart.
 Tensor for_padded_pool(const Tensor& image, int64_t padding);
 Feature average_pool(const Feature& x, int64_t kernel, int64_t stride, int64_t padding, bool count_padding);
 Feature average_pairs(

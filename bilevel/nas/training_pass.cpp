@@ -76,9 +76,10 @@ TrainingPass::~TrainingPass() = default;
 
 bool TrainingPass::taped() const { return parts_->taped.has_value(); }
 
-TrainingValues TrainingPass::operator()(const Tensor& w, const Tensor& statistics, const LabelledImages& images,
-                                        const Tensor& kept) const {
-  // Convolutions of few channels are faster where the channels lie together, and what follows keeps that order.
+TrainingValues TrainingPass::operator()(const Tensor& w, const Tensor& statistics,
+                                        const LabelledImages& images, const Tensor& kept) const {
+  // Convolutions of few channels are faster where the channels lie together, and what follows keeps that
+  // order.
   std::vector<Tensor> inputs = {w, statistics, images.images.contiguous(at::MemoryFormat::ChannelsLast),
                                 images.labels};
   if (kept.defined()) inputs.push_back(kept);

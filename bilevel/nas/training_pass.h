@@ -1,6 +1,6 @@
 #pragma once
-// The passes of one training step over the network of a genotype: by its tape where it has one (tape/), else by
-// automatic differentiation; on a GPU as one CUDA graph.
+// The passes of one training step over the network of a genotype: by its tape where it has one (tape/), else
+// by automatic differentiation; on a GPU as one CUDA graph.
 
 #include <cstdint>
 #include <memory>
@@ -30,7 +30,8 @@ TrainingValues differentiate(const Network& network, const TrainingLoss& loss, c
 class TrainingPass {
  public:
   // For batches of `batch` images. `network` must outlive this object.
-  TrainingPass(const Network& network, const TrainingLoss& loss, int64_t batch, const at::TensorOptions& tensors);
+  TrainingPass(const Network& network, const TrainingLoss& loss, int64_t batch,
+               const at::TensorOptions& tensors);
   ~TrainingPass();
 
   // `kept` as PassOptions has it: always given, or never.

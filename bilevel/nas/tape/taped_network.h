@@ -12,8 +12,10 @@ namespace bilevel::nas {
 
 class TapedNetwork {
  public:
-  // For batches of `batch` images. nullopt where the network has no tape, or the device or the type no kernels.
-  static std::optional<TapedNetwork> make(const Network& network, int64_t batch, const at::TensorOptions& tensors);
+  // For batches of `batch` images. nullopt where the network has no tape, or the device or the type no
+  // kernels.
+  static std::optional<TapedNetwork> make(const Network& network, int64_t batch,
+                                          const at::TensorOptions& tensors);
 
   struct Pass {
     Tensor loss, logits, gradient;
