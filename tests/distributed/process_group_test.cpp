@@ -63,6 +63,33 @@ TEST(ProcessGroup, sums_have_the_same_bits_on_all_ranks) {
             1e-15);
 }
 
+TEST(ProcessGroup, one_rank_needs_no_place_to_meet) {
+  BILEVEL_NEEDS_GLOO();
+  const auto group = ProcessGroup::join({}, {});
+  Tensor a = random_vector(5, 1);
+  const Tensor same = a.clone();
+  group->sum_(a);
+  EXPECT_TRUE(at::equal(a, same));
+  EXPECT_EQ(group->communication().calls, 1);
+  EXPECT_EQ(group->gather("alone"), std::vector<std::string>{"alone"});
+  EXPECT_EQ(group->backend().substr(0, 4), "gloo");
+}
+
+TEST(ProcessGroup, nccl_sums_what_is_on_a_gpu) {
+  if (!has_backend("nccl") || !at::hasCUDA()) GTEST_SKIP() << "no GPU, or built without NCCL";
+  for (const char* backend : {"nccl", ""}) {
+    const auto group = ProcessGroup::join({}, {.backend = backend, .timeout = 60});
+    Tensor a = random_vector(1001, 1).to(at::kCUDA), b = a.narrow(0, 7, 30).clone();
+    const Tensor first = a.clone(), second = b.clone();
+    group->sum_({&a, &b});
+    group->broadcast_(b);
+    EXPECT_TRUE(at::equal(a, first));
+    EXPECT_TRUE(at::equal(b, second));
+    EXPECT_TRUE(group->any(true));
+    EXPECT_EQ(group->communication().calls, 3);
+  }
+}
+
 TEST(ProcessGroup, words_and_tensors_come_from_one_rank_to_all) {
   BILEVEL_NEEDS_GLOO();
   run_ranks(2, [](const auto& group) {
