@@ -37,6 +37,9 @@
 #ifdef BILEVEL_HAS_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
+#ifdef BILEVEL_HAS_GLOO_LIBRARY
+#include <gloo/rendezvous/context.h>
+#endif
 #ifdef BILEVEL_HAS_NCCL
 #include <torch/csrc/api/include/torch/cuda.h>
 #include <torch/csrc/cuda/nccl.h>
@@ -44,6 +47,7 @@
 #endif
 
 #include "bilevel/distributed/process_group.h"
+#include "bilevel/distributed/short_sums.h"
 
 namespace bilevel {
 namespace {
@@ -167,6 +171,31 @@ GlooDevice make_gloo_device(const RankPlace& place) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
+#ifdef BILEVEL_HAS_GLOO_LIBRARY
+// Short sums by Gloo itself, with its sockets and its meeting place from c10d.
+class GlooTransport : public C10dTransport<c10d::ProcessGroupGloo> {
+ public:
+  GlooTransport(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, std::shared_ptr<::gloo::Context> context,
+                bool busy)
+      : C10dTransport(std::move(group), c10::Device(c10::kCPU)), short_sums_(std::move(context), busy) {}
+  void sum_(Tensor& contiguous) override {
+    if (!short_sums_.sum_(contiguous)) C10dTransport::sum_(contiguous);
+  }
+
+ private:
+  ShortSums short_sums_;
+};
+
+std::shared_ptr<::gloo::Context> connect(const RankPlace& place, const StorePointer& store, double timeout,
+                                         GlooDevice device) {
+  auto context = std::make_shared<::gloo::rendezvous::Context>(place.rank, place.size);
+  context->setTimeout(milliseconds(timeout));
+  c10d::ProcessGroupGloo::GlooStore words(store);
+  context->connectFullMesh(words, device);
+  return context;
+}
+#endif
+
 std::unique_ptr<Transport> make_gloo(const RankPlace& place, const C10dPlace& store, double timeout) {
   auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout));
   const GlooDevice device = make_gloo_device(place);
@@ -174,6 +203,16 @@ std::unique_ptr<Transport> make_gloo(const RankPlace& place, const C10dPlace& st
   options->threads = 1;  // one sum at a time
   auto group =
       c10::make_intrusive<c10d::ProcessGroupGloo>(store.for_backend("gloo"), place.rank, place.size, options);
+#ifdef BILEVEL_HAS_GLOO_LIBRARY
+  if (!place.alone()) {
+    const char* mode = std::getenv("BILEVEL_SUMS");  // EXPERIMENT
+    if (mode == nullptr || std::string(mode) != "c10d") {
+      const bool busy = mode != nullptr && std::string(mode) == "busy";
+      return std::make_unique<GlooTransport>(
+          std::move(group), connect(place, store.for_backend("short"), timeout, device), busy);
+    }
+  }
+#endif
   return std::make_unique<C10dTransport<c10d::ProcessGroupGloo>>(std::move(group), c10::Device(c10::kCPU));
 }
 #endif
