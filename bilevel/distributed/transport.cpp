@@ -172,12 +172,13 @@ GlooDevice make_gloo_device(const RankPlace& place) {
 }
 
 #ifdef BILEVEL_HAS_GLOO_LIBRARY
-// Short sums by Gloo itself, with its sockets and its meeting place from c10d.
+// Sums by Gloo itself, with its device and its meeting place from c10d.
 class GlooTransport : public C10dTransport<c10d::ProcessGroupGloo> {
  public:
   GlooTransport(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, std::shared_ptr<::gloo::Context> context,
-                bool busy)
-      : C10dTransport(std::move(group), c10::Device(c10::kCPU)), short_sums_(std::move(context), busy) {}
+                ShortSumsOptions short_sums)
+      : C10dTransport(std::move(group), c10::Device(c10::kCPU)),
+        short_sums_(std::move(context), short_sums) {}
   void sum_(Tensor& contiguous) override {
     if (!short_sums_.sum_(contiguous)) C10dTransport::sum_(contiguous);
   }
@@ -205,12 +206,10 @@ std::unique_ptr<Transport> make_gloo(const RankPlace& place, const C10dPlace& st
       c10::make_intrusive<c10d::ProcessGroupGloo>(store.for_backend("gloo"), place.rank, place.size, options);
 #ifdef BILEVEL_HAS_GLOO_LIBRARY
   if (!place.alone()) {
-    const char* mode = std::getenv("BILEVEL_SUMS");  // EXPERIMENT
-    if (mode == nullptr || std::string(mode) != "c10d") {
-      const bool busy = mode != nullptr && std::string(mode) == "busy";
-      return std::make_unique<GlooTransport>(
-          std::move(group), connect(place, store.for_backend("short"), timeout, device), busy);
-    }
+    const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+    return std::make_unique<GlooTransport>(
+        std::move(group), connect(place, store.for_backend("short"), timeout, device),
+        ShortSumsOptions{.in_pieces = place.one_machine, .may_spin = place.local_size <= cores});
   }
 #endif
   return std::make_unique<C10dTransport<c10d::ProcessGroupGloo>>(std::move(group), c10::Device(c10::kCPU));
