@@ -26,8 +26,9 @@ void add_group_fields(Fields<Options>& f, Process process) {
   f.heading("several processes (bilevel launch, mpirun, srun, torchrun)");
   f.add(
        "backend", [process](auto& o) -> auto& { return process(o).group.backend; },
-       "by which they exchange tensors")
+       "by which they exchange tensors; by default gloo, and nccl for those on GPUs, one for each process")
       .one_of({"gloo", "nccl"})
+      .by_rule()
       .is(FieldKind::process);
   f.add(
        "timeout", [process](auto& o) -> auto& { return process(o).group.timeout; },

@@ -67,15 +67,14 @@ void require_command_for_ranks(const std::string& command) {
 int run_ranked(const GroupOptions& options, const Given& given, const RankedWork& work) {
   const RankPlace place = rank_from_environment();
   if (place.alone()) {
-    for (const auto& [name, is_given] :
-         {std::pair{"backend", given(options.backend)}, std::pair{"timeout", given(options.timeout)}}) {
-      if (!is_given) continue;
+    const bool backend = given(options.backend), timeout = given(options.timeout);
+    if (!backend && !timeout) return work(nullptr);
+    if (place.launcher.empty()) {
       throw OptionError(
           fmt::format("{}: this process is alone; start several by `bilevel launch`, mpirun, srun or "
                       "torchrun",
-                      named(name)));
+                      named(backend ? "backend" : "timeout")));
     }
-    return work(nullptr);
   }
   std::shared_ptr<ProcessGroup> group;
   try {

@@ -17,7 +17,7 @@ void require_command_for_ranks(const std::string& command);
 
 // Calls `work` with the group that the environment names, or with none where this process is alone, and
 // returns its exit code, or that of the rank that failed first. `given` tells whether the group's options
-// were.
+// were: one process that a launcher has started with them is a group of one.
 using RankedWork = std::function<int(const std::shared_ptr<ProcessGroup>& group)>;
 int run_ranked(const GroupOptions& options, const Given& given, const RankedWork& work);
 

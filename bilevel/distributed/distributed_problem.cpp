@@ -73,7 +73,7 @@ DistributedProblem::DistributedProblem(const Problem& base, std::shared_ptr<Proc
       division_(division) {}
 
 RankSlice DistributedProblem::own_part(const Batch& batch, int64_t population) const {
-  if (division_ == Division::by_problem) return {batch, 0, batch.size(population), 1};
+  if (division_ == Division::by_problem || group_->size() == 1) return {batch, 0, batch.size(population), 1};
   return slice_of(batch, population, group_->rank(), group_->size());
 }
 bool DistributedProblem::is_replicated(int64_t population) const {
@@ -208,7 +208,7 @@ std::optional<EvaluationErrors> DistributedProblem::evaluation_errors(const Tens
                                                                       const Tensor& x) const {
   std::optional<EvaluationErrors> errors = evaluation_errors_of(base_, w, x);
   if (errors) {
-    const double factor = group_->size() + 5;
+    const double factor = group_->size() > 1 ? group_->size() + 5 : 1;
     for (double* error :
          {&errors->gradient, &errors->outer_w, &errors->outer_x, &errors->hessian, &errors->cross}) {
       *error *= factor;

@@ -60,7 +60,7 @@ std::string waited_text(double seconds) { return fmt::format("{:g} s", seconds);
 }  // namespace
 
 void GroupOptions::validate() const {
-  if (backend != "gloo" && backend != "nccl") {
+  if (!backend.empty() && backend != "gloo" && backend != "nccl") {
     throw std::invalid_argument(fmt::format("backend = {}: choose gloo or nccl", backend));
   }
   if (!(timeout > 0) || !std::isfinite(timeout)) {
@@ -82,11 +82,12 @@ struct ProcessGroup::Parts {
 
 std::shared_ptr<ProcessGroup> ProcessGroup::join(const RankPlace& place, const GroupOptions& options) {
   options.validate();
-  if (!has_backend(options.backend)) {
+  const std::string least = options.backend.empty() ? "gloo" : options.backend;
+  if (!has_backend(least)) {
     throw std::invalid_argument(
-        fmt::format("backend {}: this program was built without it; {}", options.backend,
-                    options.backend == "gloo" ? "install Gloo's headers (Debian: libgloo-dev) and build again"
-                                              : "build it with LibTorch for CUDA and nccl.h, or use gloo"));
+        fmt::format("backend {}: this program was built without it; {}", least,
+                    least == "gloo" ? "install Gloo's headers (Debian: libgloo-dev) and build again"
+                                    : "build it with LibTorch for CUDA and nccl.h, or use gloo"));
   }
   std::shared_ptr<ProcessGroup> group(new ProcessGroup(place, options));
   group->meet();
@@ -100,6 +101,7 @@ ProcessGroup::ProcessGroup(const RankPlace& place, const GroupOptions& options)
 ProcessGroup::~ProcessGroup() {
   if (parts_->members.size() < static_cast<size_t>(size())) return;  // they never met
   try {
+    if (!failed_ && parts_->transport) parts_->transport->leave();
     parts_->store->set(left_key(rank()), "");
     if (parts_->store->ends_with_this_process()) wait_for_others(left_key);
   } catch (const std::exception&) {
@@ -123,12 +125,30 @@ void ProcessGroup::meet() {
     }
     parts_->members.push_back(read_process(parts_->store->get(member_key(other))));
   }
+  agree_on_backend();
   try {
     parts_->transport = make_transport(options_.backend, place_, *parts_->store, options_.timeout);
   } catch (const std::exception& error) {
     explain(error.what());
   }
   gather("");  // one that left while another was still connecting to it would look like a rank that died
+}
+
+void ProcessGroup::agree_on_backend() {
+  const auto text = [](const std::string& backend) { return backend.empty() ? "none" : backend; };
+  const std::vector<std::string> all = gather(text(options_.backend)),
+                                 gpus = gather(has_own_gpu(place_) ? "own" : "");
+  for (int other = 1; other < size(); ++other) {
+    const std::string& theirs = all[static_cast<size_t>(other)];
+    if (theirs == all[0]) continue;
+    claim(
+        {.rank = other,
+         .exit_code = 2,
+         .cause = fmt::format("has another backend ({}) than rank 0 ({}); start all of them in the same way",
+                              theirs, all[0])});
+  }
+  if (!options_.backend.empty()) return;
+  options_.backend = std::count(gpus.begin(), gpus.end(), "own") == size() ? "gloo+nccl" : "gloo";
 }
 
 std::string ProcessGroup::name_of(int rank) const {
@@ -234,10 +254,12 @@ std::string ProcessGroup::broadcast(const std::string& text, int from) {
 
 void ProcessGroup::throw_recorded_failure() {
   if (!parts_->store->has(failure_key)) return;
+  failed_ = true;
   throw RankFailure(read_facts(parts_->store->get(failure_key)), size(), false);
 }
 
 void ProcessGroup::claim(FailureFacts facts) {
+  failed_ = true;
   bool first = true;
   try {
     const std::string mine = facts_text(facts, rank()),
@@ -251,6 +273,7 @@ void ProcessGroup::claim(FailureFacts facts) {
 }
 
 bool ProcessGroup::fail(const std::string& cause, int exit_code) noexcept {
+  failed_ = true;
   try {
     const PeerProcess self = this_process();
     const std::string mine = facts_text(

@@ -18,8 +18,8 @@
 namespace bilevel {
 
 struct GroupOptions {
-  std::string backend = "gloo";  // or nccl, for tensors on GPUs
-  double timeout = 300;          // seconds that one rank waits for the others
+  std::string backend = {};  // gloo or nccl; empty = gloo, but nccl for tensors on GPUs, one for each rank
+  double timeout = 300;      // seconds that one rank waits for the others
   void validate() const;
 };
 
@@ -63,6 +63,7 @@ class ProcessGroup {
   int size() const { return place_.size; }
   int local_size() const { return place_.local_size; }
   const RankPlace& place() const { return place_; }
+  const std::string& backend() const { return options_.backend; }  // "gloo+nccl" where the device decides
 
   // In place, over all ranks, to the same bits on each; several tensors of one type are joined in one call.
   void sum_(Tensor& tensor);
@@ -87,6 +88,7 @@ class ProcessGroup {
   struct Parts;
   ProcessGroup(const RankPlace& place, const GroupOptions& options);
   void meet();
+  void agree_on_backend();
   template <typename Call>
   void collective(int64_t bytes, const Call& call);
   [[noreturn]] void explain(const std::string& symptom);
@@ -101,6 +103,7 @@ class ProcessGroup {
   GroupOptions options_;
   Communication communication_;
   int64_t gathered_ = 0;
+  bool failed_ = false;  // one of the ranks did
   std::unique_ptr<Parts> parts_;
 };
 

@@ -19,14 +19,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
@@ -34,11 +37,17 @@
 #ifdef BILEVEL_HAS_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
+#ifdef BILEVEL_HAS_GLOO_LIBRARY
+#include <gloo/rendezvous/context.h>
+#endif
 #ifdef BILEVEL_HAS_NCCL
+#include <torch/csrc/api/include/torch/cuda.h>
+#include <torch/csrc/cuda/nccl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
 #include "bilevel/distributed/process_group.h"
+#include "bilevel/distributed/short_sums.h"
 
 namespace bilevel {
 namespace {
@@ -68,8 +77,10 @@ void make_private_folder(const std::string& folder) {
 class C10dPlace : public MeetingPlace {
  public:
   C10dPlace(const RankPlace& place, double timeout)
-      : hosts_(place.folder.empty() && place.rank == 0 && !place.agent_listens) {
-    if (!place.folder.empty()) {
+      : hosts_(place.folder.empty() && !place.alone() && place.rank == 0 && !place.agent_listens) {
+    if (place.folder.empty() && place.alone()) {
+      whole_ = c10::make_intrusive<c10d::HashStore>();
+    } else if (!place.folder.empty()) {
       make_private_folder(place.folder);
       folder_ = place.folder;
       whole_ = c10::make_intrusive<c10d::FileStore>(place.folder + "/store", place.size);
@@ -100,7 +111,9 @@ class C10dPlace : public MeetingPlace {
   }
   bool ends_with_this_process() const override { return hosts_; }
 
-  StorePointer for_backend() const { return c10::make_intrusive<c10d::PrefixStore>("backend", whole_); }
+  StorePointer for_backend(const std::string& name) const {
+    return c10::make_intrusive<c10d::PrefixStore>(name, whole_);
+  }
 
  private:
   // One byte in front: some stores take an empty value for none.
@@ -136,6 +149,10 @@ class C10dTransport : public Transport {
   Tensor scalar(double value) const override {
     return at::full({1}, value, at::TensorOptions().dtype(at::kDouble).device(device_));
   }
+  // LibTorch 2.x takes a group of NCCL's that goes without it for one that failed.
+  void leave() override {
+    if constexpr (requires { group_->shutdown(); }) group_->shutdown();
+  }
 
  private:
   c10::intrusive_ptr<Group> group_;
@@ -143,32 +160,109 @@ class C10dTransport : public Transport {
 };
 
 #ifdef BILEVEL_HAS_GLOO
+using GlooDevice = std::shared_ptr<::gloo::transport::Device>;
+
+GlooDevice make_gloo_device(const RankPlace& place) {
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  if (place.one_machine) return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+  if (interface != nullptr && *interface != '\0') {
+    return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
+  }
+  return c10d::ProcessGroupGloo::createDefaultDevice();
+}
+
+#ifdef BILEVEL_HAS_GLOO_LIBRARY
+// Sums by Gloo itself, with its device and its meeting place from c10d.
+class GlooTransport : public C10dTransport<c10d::ProcessGroupGloo> {
+ public:
+  GlooTransport(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, std::shared_ptr<::gloo::Context> context,
+                ShortSumsOptions short_sums)
+      : C10dTransport(std::move(group), c10::Device(c10::kCPU)),
+        short_sums_(std::move(context), short_sums) {}
+  void sum_(Tensor& contiguous) override {
+    if (!short_sums_.sum_(contiguous)) C10dTransport::sum_(contiguous);
+  }
+
+ private:
+  ShortSums short_sums_;
+};
+
+std::shared_ptr<::gloo::Context> connect(const RankPlace& place, const StorePointer& store, double timeout,
+                                         GlooDevice device) {
+  auto context = std::make_shared<::gloo::rendezvous::Context>(place.rank, place.size);
+  context->setTimeout(milliseconds(timeout));
+  c10d::ProcessGroupGloo::GlooStore words(store);
+  context->connectFullMesh(words, device);
+  return context;
+}
+#endif
+
 std::unique_ptr<Transport> make_gloo(const RankPlace& place, const C10dPlace& store, double timeout) {
   auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout));
-  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
-  if (place.one_machine) {
-    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
-  } else if (interface != nullptr && *interface != '\0') {
-    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
-  } else {
-    options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
-  }
+  const GlooDevice device = make_gloo_device(place);
+  options->devices.push_back(device);
   options->threads = 1;  // one sum at a time
-  return std::make_unique<C10dTransport<c10d::ProcessGroupGloo>>(
-      c10::make_intrusive<c10d::ProcessGroupGloo>(store.for_backend(), place.rank, place.size, options),
-      c10::Device(c10::kCPU));
+  auto group =
+      c10::make_intrusive<c10d::ProcessGroupGloo>(store.for_backend("gloo"), place.rank, place.size, options);
+#ifdef BILEVEL_HAS_GLOO_LIBRARY
+  if (!place.alone()) {
+    const long cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+    return std::make_unique<GlooTransport>(
+        std::move(group), connect(place, store.for_backend("short"), timeout, device),
+        ShortSumsOptions{.in_pieces = place.one_machine, .may_spin = place.local_size <= cores});
+  }
+#endif
+  return std::make_unique<C10dTransport<c10d::ProcessGroupGloo>>(std::move(group), c10::Device(c10::kCPU));
 }
 #endif
 
 #ifdef BILEVEL_HAS_NCCL
+// LibTorch's classes have NCCL's structures as members, which grow with its version.
+void require_nccl_of_libtorch() {
+  const std::uint64_t version = torch::cuda::nccl::version();
+  const std::uint64_t major = version >> 32, minor = (version >> 16) & 0xffff;
+  if (major == NCCL_MAJOR && minor == NCCL_MINOR) return;
+  throw std::invalid_argument(fmt::format(
+      "backend nccl: this program was built with the nccl.h of NCCL {}.{}, and LibTorch has {}.{}; "
+      "build it with -DNCCL_INCLUDE_DIR=FOLDER of that version's, or use gloo",
+      NCCL_MAJOR, NCCL_MINOR, major, minor));
+}
+
 std::unique_ptr<Transport> make_nccl(const RankPlace& place, const C10dPlace& store, double timeout) {
+  require_nccl_of_libtorch();
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = milliseconds(timeout);
-  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(place.local_rank));
+  const int gpus = std::max(static_cast<int>(torch::cuda::device_count()), 1);
+  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(place.local_rank % gpus));
   return std::make_unique<C10dTransport<c10d::ProcessGroupNCCL>>(
-      c10::make_intrusive<c10d::ProcessGroupNCCL>(store.for_backend(), place.rank, place.size, options),
+      c10::make_intrusive<c10d::ProcessGroupNCCL>(store.for_backend("nccl"), place.rank, place.size, options),
       device);
 }
+#endif
+
+#if defined(BILEVEL_HAS_GLOO) && defined(BILEVEL_HAS_NCCL)
+class TransportByDevice : public Transport {
+ public:
+  using Maker = std::function<std::unique_ptr<Transport>()>;
+  TransportByDevice(std::unique_ptr<Transport> cpu, Maker make_gpu)
+      : cpu_(std::move(cpu)), make_gpu_(std::move(make_gpu)) {}
+  void sum_(Tensor& contiguous) override { of(contiguous).sum_(contiguous); }
+  void broadcast_(Tensor& contiguous, int from) override { of(contiguous).broadcast_(contiguous, from); }
+  Tensor scalar(double value) const override { return cpu_->scalar(value); }
+  void leave() override {
+    if (gpu_) gpu_->leave();
+    cpu_->leave();
+  }
+
+ private:
+  Transport& of(const Tensor& tensor) {
+    if (!tensor.is_cuda()) return *cpu_;
+    if (!gpu_) gpu_ = make_gpu_();  // a job on CPUs needs none
+    return *gpu_;
+  }
+  std::unique_ptr<Transport> cpu_, gpu_;
+  Maker make_gpu_;
+};
 #endif
 
 }  // namespace
@@ -183,6 +277,15 @@ bool has_backend([[maybe_unused]] const std::string& backend) {
   return false;
 }
 
+bool has_own_gpu([[maybe_unused]] const RankPlace& place) {
+#ifdef BILEVEL_HAS_NCCL
+  return place.local_rank < static_cast<int>(torch::cuda::device_count()) &&
+         place.local_size <= static_cast<int>(torch::cuda::device_count());
+#else
+  return false;
+#endif
+}
+
 std::unique_ptr<MeetingPlace> open_meeting_place(const RankPlace& place, double timeout) {
   return std::make_unique<C10dPlace>(place, timeout);
 }
@@ -195,6 +298,13 @@ std::unique_ptr<Transport> make_transport(const std::string& backend, const Rank
 #endif
 #ifdef BILEVEL_HAS_NCCL
   if (backend == "nccl") return make_nccl(place, c10d_store, timeout);
+#endif
+#if defined(BILEVEL_HAS_GLOO) && defined(BILEVEL_HAS_NCCL)
+  if (backend == "gloo+nccl") {
+    return std::make_unique<TransportByDevice>(
+        make_gloo(place, c10d_store, timeout),
+        [&c10d_store, place, timeout] { return make_nccl(place, c10d_store, timeout); });
+  }
 #endif
   throw std::invalid_argument(
       fmt::format("backend {} is not in this program (rank {}, timeout {})", backend, place.rank, timeout));

@@ -29,8 +29,12 @@ class Transport {
   virtual void sum_(Tensor& contiguous) = 0;
   virtual void broadcast_(Tensor& contiguous, int from) = 0;
   virtual Tensor scalar(double value) const = 0;  // of a kind that it can sum
+  virtual void leave() = 0;                       // all ranks do, after their last sum
 };
-// `store` is of open_meeting_place.
+// Whether this rank can send what is on GPUs by NCCL, which needs one for each rank.
+bool has_own_gpu(const RankPlace& place);
+// `store` is of open_meeting_place, and must outlive it. `backend`: gloo, nccl, or "gloo+nccl": tensors on
+// GPUs by NCCL, others by Gloo.
 std::unique_ptr<Transport> make_transport(const std::string& backend, const RankPlace& place,
                                           MeetingPlace& store, double timeout);
 

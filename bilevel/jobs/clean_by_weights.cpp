@@ -246,7 +246,7 @@ void write_cleaned_model(CleanJobResult& result) {
 
 void clean_by_weights(CleanJobOptions& o, RunContext& context, const JobClock& clock,
                       CleanJobResult& result) {
-  const at::TensorOptions tensors = tensor_options(o.compute);
+  const at::TensorOptions tensors = tensor_options(o.compute, context);
   if (o.has_bias() && !result.sets.bias) add_column_of_ones(result.sets);
   const CleaningSets& sets = result.sets;
   const CleaningModel model = make_cleaning_model(o, sets, tensors);

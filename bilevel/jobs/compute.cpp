@@ -3,17 +3,31 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <torch/csrc/api/include/torch/cuda.h>
 
 #include <algorithm>
 #include <thread>
 
+#include "bilevel/distributed/process_group.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/run/machine.h"
 #include "bilevel/run/run_context.h"
 
 namespace bilevel {
+namespace {
 
 constexpr int most_threads = 1024;  // a run.json with more cannot be read
+
+// Without a number: a GPU for each rank of a machine, while there are as many.
+c10::Device device_of(const std::string& name, const RunContext& context) {
+  const c10::Device device(name);
+  if (!context.group() || !device.is_cuda() || device.has_index()) return device;
+  const int gpus = std::max(static_cast<int>(torch::cuda::device_count()), 1);
+  const int own = context.group()->place().local_rank % gpus;
+  return own == 0 ? device : c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(own));
+}
+
+}  // namespace
 
 const Fields<ComputeOptions>& ComputeOptions::fields() {
   static const Fields<ComputeOptions> table = [] {
@@ -35,8 +49,13 @@ const Fields<ComputeOptions>& ComputeOptions::fields() {
   return table;
 }
 
-at::TensorOptions tensor_options(const ComputeOptions& options) {
+at::TensorOptions tensor_options(const ComputeOptions& options, const RunContext& context) {
   const std::string device = named("device", options.device);
+  if (options.device == "cpu" && context.group() && context.group()->backend() == "nccl") {
+    throw OptionError(fmt::format("{} with {}: NCCL sums what is on GPUs; use {} or {}",
+                                  named("backend", "nccl"), device, named("device", "cuda"),
+                                  named("backend", "gloo")));
+  }
   if (options.device != "cpu" && options.device.rfind("cuda", 0) != 0) {
     throw OptionError(fmt::format("{}: choose cpu, cuda or cuda:N", device));
   }
@@ -46,7 +65,7 @@ at::TensorOptions tensor_options(const ComputeOptions& options) {
   }
   try {
     const auto dtype = options.dtype == "float" ? at::kFloat : at::kDouble;
-    return at::TensorOptions().dtype(dtype).device(c10::Device(options.device));
+    return at::TensorOptions().dtype(dtype).device(device_of(options.device, context));
   } catch (const c10::Error&) {
     throw OptionError(fmt::format("{}: choose cpu, cuda or cuda:N", device));
   }
@@ -57,7 +76,7 @@ at::TensorOptions apply(const ComputeOptions& options, const RunContext& context
   const int cores =
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / ranks_here, 1, most_threads);
   at::set_num_threads(options.threads > 0 ? options.threads : cores);
-  const at::TensorOptions tensors = tensor_options(options);
+  const at::TensorOptions tensors = tensor_options(options, context);
   if (options.device == "cpu") {
     for (const std::string& warning : machine_facts().warnings) context.warning(warning);
   }

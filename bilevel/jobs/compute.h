@@ -19,7 +19,7 @@ struct ComputeOptions {
 };
 
 // Throws OptionError where the device cannot be had.
-at::TensorOptions tensor_options(const ComputeOptions& options);
+at::TensorOptions tensor_options(const ComputeOptions& options, const RunContext& context);
 // Sets the threads, warns of what makes this machine slow, and returns tensor_options().
 at::TensorOptions apply(const ComputeOptions& options, const RunContext& context);
 

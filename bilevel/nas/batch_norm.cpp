@@ -100,7 +100,10 @@ void by_channels(const Runs& runs, NormSums* ranks, const Sum& sum, const Apply&
     return;
   }
   std::vector<Sums<N>> own(static_cast<size_t>(runs.channels)), all;
-  each([&](int64_t c) { own[static_cast<size_t>(c)] = sum(c); });
+  // Backwards: what the other pass read first is what it found in the cache last.
+  at::parallel_for(0, runs.channels, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = end; c-- > begin;) own[static_cast<size_t>(c)] = sum(c);
+  });
   all = own;
   Tensor joined = at::from_blob(all.data(), {runs.channels * static_cast<int64_t>(N)}, at::kDouble);
   ranks->sum_(joined);

@@ -79,6 +79,18 @@ TEST_F(Launch, two_and_three_processes_find_what_one_finds) {
   }
 }
 
+// The way to NCCL where there is one GPU.
+TEST_F(Launch, one_process_with_a_groups_options_is_a_group) {
+  const std::string run = folder / "one";
+  const Output output = launched(1, cleaning + "--backend gloo --json --out '" + run + "'");
+  expect_the_same(output, run, 1);
+  EXPECT_EQ(output.json()["outer_loss"], alone["outer_loss"]);
+  EXPECT_TRUE(at::equal(read_npy(run + "/x.npy"), read_npy(one_process().folder / "alone/x.npy")));
+  EXPECT_TRUE(at::equal(read_npy(run + "/w.npy"), read_npy(one_process().folder / "alone/w.npy")));
+  EXPECT_FALSE(
+      launched(1, cleaning + "--json --out '" + folder / "plain" + "'").json().contains("communication"));
+}
+
 TEST_F(Launch, mpirun_starts_them_too) {
   if (!is_installed("mpirun")) GTEST_SKIP() << "mpirun is not here (Debian: openmpi-bin)";
   const std::string run = folder / "mpi";
@@ -180,6 +192,18 @@ TEST(Ranks, different_options_are_named) {
   EXPECT_THAT(output.err, HasSubstr("the ranks have different options: --seed 3 on rank 0 and --seed 4 on "
                                     "rank 1; start all of them in the same way"));
   EXPECT_EQ(output.err.find("different options"), output.err.rfind("different options")) << output.err;
+}
+
+TEST(Ranks, different_backends_are_named) {
+  NEEDS_PROGRAM();
+  const TemporaryFolder folder;
+  const Output output = two_ranks(folder, "solve --problem ridge --threads 1 --backend gloo --timeout 20",
+                                  "solve --problem ridge --threads 1 --timeout 20");
+  EXPECT_EQ(output.exit_code, 2);
+  EXPECT_THAT(output.err, HasSubstr("rank 1 of 2"));
+  EXPECT_THAT(output.err,
+              HasSubstr("has another backend (none) than rank 0 (gloo); start all of them in the same way"));
+  EXPECT_EQ(output.err.find("bilevel: "), output.err.rfind("bilevel: ")) << output.err;
 }
 
 // ---- ranks that fail ----

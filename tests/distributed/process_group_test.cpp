@@ -63,6 +63,61 @@ TEST(ProcessGroup, sums_have_the_same_bits_on_all_ranks) {
             1e-15);
 }
 
+// Short ones go another way than long ones, and are filled up to a power of two.
+TEST(ProcessGroup, sums_of_all_lengths_and_kinds_are_right_on_any_number_of_ranks) {
+  BILEVEL_NEEDS_GLOO();
+  for (const int size : {2, 3, 4, 5}) {
+    std::vector<std::vector<Tensor>> sums(static_cast<size_t>(size));
+    run_ranks(size, [&](const auto& group) {
+      for (const int turn : {0, 1, 2}) {  // what a length keeps from one sum must not come into the next
+        for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kLong}) {
+          for (const int64_t count : {0, 1, 2, 3, 5, 100, 1000, 8192, 8193, 40'000}) {
+            Tensor t = at::arange(count, doubles()).add_(group->rank() + turn).to(type);
+            group->sum_(t);
+            const double of_ranks = size * (size - 1) / 2.0 + size * turn;
+            EXPECT_TRUE(at::equal(t, (at::arange(count, doubles()) * size + of_ranks).to(type)))
+                << count << " numbers of " << at::toString(type) << " on " << size << " ranks";
+            Tensor drawn = random_vector(count, static_cast<uint64_t>(group->rank() + 10 * turn)).to(type);
+            group->sum_(drawn);
+            sums[static_cast<size_t>(group->rank())].push_back(drawn);
+          }
+        }
+      }
+    });
+    for (const auto& of_rank : sums) {
+      ASSERT_EQ(of_rank.size(), sums[0].size());
+      for (size_t i = 0; i < of_rank.size(); ++i) EXPECT_TRUE(at::equal(of_rank[i], sums[0][i]));
+    }
+  }
+}
+
+TEST(ProcessGroup, one_rank_needs_no_place_to_meet) {
+  BILEVEL_NEEDS_GLOO();
+  const auto group = ProcessGroup::join({}, {});
+  Tensor a = random_vector(5, 1);
+  const Tensor same = a.clone();
+  group->sum_(a);
+  EXPECT_TRUE(at::equal(a, same));
+  EXPECT_EQ(group->communication().calls, 1);
+  EXPECT_EQ(group->gather("alone"), std::vector<std::string>{"alone"});
+  EXPECT_EQ(group->backend().substr(0, 4), "gloo");
+}
+
+TEST(ProcessGroup, nccl_sums_what_is_on_a_gpu) {
+  if (!has_backend("nccl") || !at::hasCUDA()) GTEST_SKIP() << "no GPU, or built without NCCL";
+  for (const char* backend : {"nccl", ""}) {
+    const auto group = ProcessGroup::join({}, {.backend = backend, .timeout = 60});
+    Tensor a = random_vector(1001, 1).to(at::kCUDA), b = a.narrow(0, 7, 30).clone();
+    const Tensor first = a.clone(), second = b.clone();
+    group->sum_({&a, &b});
+    group->broadcast_(b);
+    EXPECT_TRUE(at::equal(a, first));
+    EXPECT_TRUE(at::equal(b, second));
+    EXPECT_TRUE(group->any(true));
+    EXPECT_EQ(group->communication().calls, 3);
+  }
+}
+
 TEST(ProcessGroup, words_and_tensors_come_from_one_rank_to_all) {
   BILEVEL_NEEDS_GLOO();
   run_ranks(2, [](const auto& group) {
