@@ -94,6 +94,30 @@ TEST_F(TableKinds, Latin1AndUtf16) {
               HasSubstr("wide.csv: byte 0: expected a table in UTF-8 or Latin-1, found UTF-16"));
 }
 
+// Not asked about its separators.
+TEST_F(TableKinds, WhatIsNoTextIsSaidToBeNone) {
+  std::string noise;
+  uint32_t state = 1;
+  for (int i = 0; i < 4000; ++i) noise += static_cast<char>((state = state * 1664525 + 1013904223) >> 24U);
+  const auto refusal = [&](const std::string& text, const FeatureFileOptions& options = {}) {
+    return message_of([&] { read("a.csv", text, options); });
+  };
+  const auto is_no_text = HasSubstr(": expected a table in UTF-8 or Latin-1, found ");
+  EXPECT_THAT(refusal(noise), AllOf(is_no_text, HasSubstr("control characters in the first 4000 bytes")));
+  EXPECT_THAT(refusal(noise, {.separator = "comma"}), is_no_text);
+  EXPECT_THAT(refusal(std::string("a\0,\0b\0", 6)), AllOf(is_no_text, HasSubstr("a.csv: byte 1: ")));
+  const std::string zeros("\x14\0\6\0\b\0", 6);
+  EXPECT_THAT(refusal("PK\x03\x04" + zeros),
+              AllOf(is_no_text, HasSubstr("a workbook or another ZIP archive; save the sheet as CSV")));
+  EXPECT_THAT(refusal("PAR1\x15\x04" + zeros), AllOf(is_no_text, HasSubstr("Parquet; write it as CSV")));
+  EXPECT_THAT(refusal("\x93NUMPY\x01" + zeros), HasSubstr("a name that ends in .npy"));
+  // A name, and a slip in long text, are no reason to refuse.
+  EXPECT_EQ(read("a.csv", "PAR1,y\n1,0\n2,1\n").labels.numel(), 2);
+  EXPECT_EQ(
+      read("a.csv", "name of the first column,y\n1,the first\x1b class\n2,the other class\n").labels.numel(),
+      2);
+}
+
 TEST_F(TableKinds, TabsUnderTheNameOfCommas) {
   const LabelledFeatures table = read("tabs.csv", "a\tb\ty\n1,5\t2\t0\n2,5\t3\t1\n");
   EXPECT_TRUE(table.features.dense.equal(rows({1.5F, 2.0F, 2.5F, 3.0F}, 2)));
