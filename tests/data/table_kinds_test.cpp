@@ -118,6 +118,26 @@ TEST_F(TableKinds, WhatIsNoTextIsSaidToBeNone) {
       2);
 }
 
+TEST_F(TableKinds, DatesAreSaidToBeDates) {
+  const auto refusal = [&](const std::string& date) {
+    return message_of([&] { read("a.csv", "when,size,y\n" + date + ",1,0\n" + date + ",2,1\n"); });
+  };
+  for (const std::string date : {"2024-01-31", "31.1.2024", "31.01.24"}) {
+    EXPECT_THAT(refusal(date),
+                AllOf(HasSubstr("line 2: expected a finite number in column 0 ('when'), found '" + date),
+                      HasSubstr("it looks like a date"), HasSubstr("--drop")));
+  }
+  EXPECT_THAT(refusal("1.2.3"), HasSubstr("beyond what a double can hold"));
+  EXPECT_THAT(refusal("1e999"), HasSubstr("beyond what a double can hold"));
+  // With slashes or a time they are text: too many to be categories.
+  std::string many = "when,size,y\n";
+  for (int day = 1; day <= 28; ++day)
+    many += std::to_string(day) + "/01/2024,1," + std::to_string(day % 2) + "\n";
+  many += "1/01/2024,2,1\n";
+  EXPECT_THAT(message_of([&] { read("a.csv", many); }),
+              AllOf(HasSubstr("28 different texts in 29 rows"), HasSubstr("it looks like a date")));
+}
+
 TEST_F(TableKinds, TabsUnderTheNameOfCommas) {
   const LabelledFeatures table = read("tabs.csv", "a\tb\ty\n1,5\t2\t0\n2,5\t3\t1\n");
   EXPECT_TRUE(table.features.dense.equal(rows({1.5F, 2.0F, 2.5F, 3.0F}, 2)));
