@@ -138,6 +138,19 @@ TEST_F(TableKinds, DatesAreSaidToBeDates) {
               AllOf(HasSubstr("28 different texts in 29 rows"), HasSubstr("it looks like a date")));
 }
 
+// As pandas writes columns of bool, which it hands over as numbers.
+TEST_F(TableKinds, TrueAndFalseAreNumbersWhereTheTrainingFileHasNumbers) {
+  const std::string train = folder_.put("train.csv", "flag,size,y\n1,5,0\n0,6,1\n1,7,1\n");
+  const auto second = [&](const std::string& text) {
+    return read_files({train, folder_.put("new.csv", text)}).at(1).features.dense;
+  };
+  EXPECT_TRUE(second("flag,size,y\nTrue,5,0\nfalse,6,1\n").equal(rows({1, 5, 0, 6}, 2)));
+  for (const std::string mixed : {"flag,size,y\nTrue,5,0\n0,6,1\n", "flag,size,y\n0,5,0\nTrue,6,1\n"}) {
+    EXPECT_THAT(message_of([&] { second(mixed); }),
+                HasSubstr("line 3: expected numbers alone or True and False alone in column 0 ('flag')"));
+  }
+}
+
 TEST_F(TableKinds, TabsUnderTheNameOfCommas) {
   const LabelledFeatures table = read("tabs.csv", "a\tb\ty\n1,5\t2\t0\n2,5\t3\t1\n");
   EXPECT_TRUE(table.features.dense.equal(rows({1.5F, 2.0F, 2.5F, 3.0F}, 2)));
