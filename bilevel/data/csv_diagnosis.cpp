@@ -24,6 +24,8 @@ std::string outside_quotes(std::string_view line) {
   return text;
 }
 
+}  // namespace
+
 std::string in_small_letters(std::string_view text) {
   std::string result(text);
   std::transform(result.begin(), result.end(), result.begin(),
@@ -31,7 +33,10 @@ std::string in_small_letters(std::string_view text) {
   return result;
 }
 
-}  // namespace
+bool is_truth(std::string_view field) {
+  const std::string text = in_small_letters(field);
+  return text == "true" || text == "false";
+}
 
 bool is_missing(std::string_view field) {
   const std::string text = in_small_letters(trimmed(field));
@@ -46,6 +51,26 @@ bool is_missing_text(std::string_view field) {
   const std::string text = in_small_letters(trimmed(field));
   constexpr std::array<std::string_view, 7> words{"", "na", "n/a", "nan", "null", "?", "#n/a"};
   return std::find(words.begin(), words.end(), text) != words.end();
+}
+
+bool looks_like_date(std::string_view field) {
+  std::array<size_t, 3> lengths{};
+  size_t groups = 0;
+  char between = '\0';
+  while (!field.empty() && groups < lengths.size()) {
+    const size_t digits = std::min(field.find_first_not_of("0123456789"), field.size());
+    if (digits == 0 || digits > 4) return false;
+    lengths[groups++] = digits;
+    field.remove_prefix(digits);
+    if (groups == lengths.size() || field.empty()) break;
+    if (between == '\0') between = field[0];
+    if (field[0] != between || std::string_view("-./").find(between) == std::string_view::npos) return false;
+    field.remove_prefix(1);
+  }
+  const bool is_year_first = lengths[0] == 4 && lengths[1] <= 2 && lengths[2] <= 2;
+  const bool is_year_last = lengths[0] <= 2 && lengths[1] <= 2 && (lengths[2] == 2 || lengths[2] == 4);
+  return groups == lengths.size() && (is_year_first || is_year_last) &&
+         (field.empty() || field[0] == ' ' || field[0] == 'T');
 }
 
 bool is_id_name(std::string_view name) {
@@ -65,6 +90,11 @@ std::string way_out_of_field(std::string_view field, CsvColumn column) {
   if (is_number && !std::isfinite(value)) return "replace what is not finite, or leave its row out";
   if (is_number && column == CsvColumn::feature) {
     return "decimals of this file are written with a comma, and this one with a point: write all in one way";
+  }
+  if (column == CsvColumn::feature && looks_like_date(field)) {
+    return "it looks like a date, which is no feature as it stands: leave the column out with --drop, or "
+           "write "
+           "it as numbers, such as the days since a fixed one";
   }
   if (!is_number && field.find_first_not_of("+-.0123456789eE") == std::string_view::npos) {
     return "is it beyond what a double can hold? Rescale the column";

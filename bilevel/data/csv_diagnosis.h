@@ -18,6 +18,15 @@ bool is_missing(std::string_view field);
 // The same in a column of text, where a dash or "none" may be a category.
 bool is_missing_text(std::string_view field);
 
+// True or False, as programs write what they keep as 1 and 0.
+bool is_truth(std::string_view field);
+
+std::string in_small_letters(std::string_view text);
+
+// Groups of digits as dates have them, with a time or without: 2024-01-31, 31.1.2024, 1/31/24,
+// 2024-01-31T12:30.
+bool looks_like_date(std::string_view field);
+
 // Whether a column is called like an id: id, index, PassengerId, user_id, or nothing at all, as pandas names
 // the column of row numbers.
 bool is_id_name(std::string_view name);

@@ -1,5 +1,7 @@
 #include "bilevel/data/csv_dialect.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -28,6 +30,45 @@ size_t count_outside_quotes(std::string_view line, char separator) {
   return count;
 }
 
+// What other files begin with, and the way from there to a table.
+struct OtherKind {
+  std::string_view begin, name, hint;
+};
+constexpr std::array<OtherKind, 8> other_kinds{
+    {{"PK\x03\x04", "a workbook or another ZIP archive", "save the sheet as CSV"},
+     {"\xd0\xcf\x11\xe0", "an old workbook", "save the sheet as CSV"},
+     {"PAR1", "Parquet", "write it as CSV, for example with pandas: read_parquet(...).to_csv(...)"},
+     {"\x93NUMPY", "a NumPy array", "give the file a name that ends in .npy"},
+     {"\x89PNG", "a PNG picture", "folders of pictures are for search, train and learn"},
+     {"\xff\xd8\xff", "a JPEG picture", "folders of pictures are for search, train and learn"},
+     {"SQLite format 3", "an SQLite database", "write the table as CSV"},
+     {"%PDF", "a PDF document", "save the table as CSV"}}};
+
+// Programs write none of these in a table; of compressed or random bytes a tenth are.
+bool is_control(char letter) {
+  const auto code = static_cast<unsigned char>(letter);
+  const bool is_space = std::string_view("\t\n\v\f\r").find(letter) != std::string_view::npos;
+  return (code < 0x20 && !is_space) || code == 0x7f;
+}
+
+void require_text(const std::string& path, std::string_view text) {
+  constexpr std::string_view table = "a table in UTF-8 or Latin-1";
+  constexpr size_t one_in = 50;
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
+    byte_error(path, 0, table, "UTF-16", "save it as UTF-8, or as CSV");
+  }
+  const auto controls = static_cast<size_t>(std::count_if(text.begin(), text.end(), is_control));
+  if (controls * one_in <= text.size() && text.find('\0') == std::string_view::npos) return;
+  for (const OtherKind& kind : other_kinds) {
+    if (text.starts_with(kind.begin)) byte_error(path, 0, table, kind.name, kind.hint);
+  }
+  const auto first = std::find_if(text.begin(), text.end(), is_control);
+  byte_error(path, first - text.begin(), table,
+             fmt::format("{} control characters in the first {} bytes, the first of them 0x{:02x}", controls,
+                         text.size(), static_cast<unsigned char>(*first)),
+             "it is another kind of file, or damaged: save the table as CSV, in UTF-8");
+}
+
 }  // namespace
 
 char recognised_separator(std::string_view lines, bool prefers_tabs) {
@@ -53,16 +94,18 @@ char recognised_separator(std::string_view lines, bool prefers_tabs) {
   return prefers_tabs ? '\t' : ',';
 }
 
-char separator_of_file(const std::string& path, bool prefers_tabs) {
+std::string beginning_of_table(const std::string& path) {
   const std::unique_ptr<ByteSource> source = open_bytes(path, int64_t{1} << 40);
   std::string text(dialect_probe, '\0');
   text.resize(source->read(text.data(), text.size()));
-  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) {
-    byte_error(path, 0, "a table in UTF-8 or Latin-1", "UTF-16", "save it as UTF-8, or as CSV");
-  }
+  require_text(path, text);
+  return text;
+}
+
+char separator_of_beginning(std::string_view text, bool prefers_tabs) {
   if (text.size() == dialect_probe) {
     const size_t last = text.rfind('\n');
-    if (last != std::string::npos) text.resize(last);
+    if (last != std::string::npos) text = text.substr(0, last);
   }
   return recognised_separator(text, prefers_tabs);
 }

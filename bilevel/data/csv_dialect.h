@@ -16,8 +16,11 @@ struct CsvDialect {
 // that stands equally often, outside quotes, in all of them. A last line that is not whole should be left
 // out.
 char recognised_separator(std::string_view lines, bool prefers_tabs);
-// The same of a file, from its first 64 KiB. Throws std::runtime_error as open_bytes does.
-char separator_of_file(const std::string& path, bool prefers_tabs);
+// The first 64 KiB of a file. Throws std::runtime_error as open_bytes does, and where they are no text: a
+// workbook, a picture, bytes at random.
+std::string beginning_of_table(const std::string& path);
+// The same as recognised_separator, of such a beginning, whose last line may be cut.
+char separator_of_beginning(std::string_view text, bool prefers_tabs);
 
 std::string separator_name(char separator);  // "semicolons"
 

@@ -24,8 +24,9 @@
 namespace bilevel {
 
 CsvReader::CsvReader(const std::string& path, const CsvOptions& options) : path_(path), options_(options) {
+  const std::string beginning = beginning_of_table(path);
   dialect_.separator =
-      options.separator != '\0' ? options.separator : separator_of_file(path, options.is_tsv);
+      options.separator != '\0' ? options.separator : separator_of_beginning(beginning, options.is_tsv);
   if (options.decimal != '\0') dialect_.decimal = options.decimal;
 }
 

@@ -29,6 +29,7 @@ struct CsvFileColumn {
   size_t at = 0;                   // of a feature of numbers: among those
   int64_t schema_place = -1;       // with a schema: which of its columns
   int64_t numbers = 0, texts = 0;  // fields of that kind
+  int64_t truths = 0;              // True or False, where the training table has numbers
   int64_t first_text_line = 0;
   std::string first_text = {};
   CsvText text = {};

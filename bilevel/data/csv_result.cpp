@@ -137,9 +137,11 @@ void CsvReader::require_categories(size_t i) const {
   if (count <= most && (count <= few || 2 * count <= rows_)) return;
   line_error(path_, columns_[i].first_text_line, fmt::format("numbers or categories in {}", column_text(i)),
              fmt::format("{} different texts in {} rows", count, rows_),
-             fmt::format("text is no feature: leave the column out with --drop {}, or choose it by "
-                         "--label-column if it holds the classes",
-                         has_header_ ? columns_[i].name : fmt::format("{}", i)));
+             looks_like_date(columns_[i].text.texts().front())
+                 ? way_out_of_field(columns_[i].text.texts().front(), CsvColumn::feature)
+                 : fmt::format("text is no feature: leave the column out with --drop {}, or choose it by "
+                               "--label-column if it holds the classes",
+                               has_header_ ? columns_[i].name : fmt::format("{}", i)));
 }
 
 void CsvReader::begin_schema(TableSchema& schema) const {

@@ -142,11 +142,18 @@ bool CsvReader::add_number(size_t i, std::string_view field, size_t row) {
     is_lacking = is_missing(field);
     if (is_lacking) {
       note_missing(missing_, i, field);
+    } else if (options_.like != nullptr && is_truth(field)) {
+      value = in_small_letters(field) == "true" ? 1 : 0;
+      ++column.truths;
     } else {
       take_text(i, field);
     }
   } else {
     ++column.numbers;
+  }
+  if (column.truths > 0 && column.numbers > 0) {
+    fail(fmt::format("numbers alone or True and False alone in {}", column_text(i)), printable(field),
+         "write all of the column in one way");
   }
   const size_t at = row * numbers_a_row_ + column.at;
   if (options_.dtype == at::kFloat) {
@@ -211,7 +218,7 @@ bool CsvReader::wants_another_pass() {
 
 void CsvReader::forget_pass() {
   for (CsvFileColumn& column : columns_) {
-    column.numbers = column.texts = 0;
+    column.numbers = column.texts = column.truths = 0;
     column.text.clear();
   }
 }

@@ -98,7 +98,7 @@ Json noise_report_json(const CleanJobResult& result, const CleanJobOptions& o) {
 CleanResult as_clean_result(const CleanTableResult& r, int64_t most_suspects) {
   CleanResult result;
   result.finished = true;
-  result.weights = r.kept_baseline ? at::ones_like(r.wrong) : 1 - r.wrong;
+  result.weights = 1 - r.wrong;
   result.x = result.weights.clamp(nearly_certain, 1 - nearly_certain).logit();
   result.suggested = r.suggested;
   result.suspects = r.suspects;

@@ -26,6 +26,7 @@ namespace {
 constexpr double strongest = 6, weakest = -3, path_step = 1;
 constexpr int64_t final_steps_down = 6;
 constexpr double path_tolerance = 1e-4, final_fit_tolerance = 1e-6;
+constexpr double even_strength = 1000;                            // of a prior that leaves even noise even
 constexpr double first_share = 0.3;                               // of wrong labels, where EM begins
 constexpr int64_t most_rounds = 6, most_temperature_rounds = 10;  // of the model and T; of T and temperature
 constexpr double noise_tolerance = 1e-2, temperature_width = 0.02;  // a change below which they have settled
@@ -129,8 +130,54 @@ void settle(const Job& job, const Tensor& scores, double strength, Label& now) {
   }
 }
 
-Label learn_labels(Job& job) {
-  Label now, best;
+// The strength of T's prior, and the loss of held-out labels with it.
+void judge(const Job& job, Label& now) {
+  const NoiseStrength chosen =
+      choose_noise_strength(evidence(job, now.scores, now.temperature), now.noise, job.train_part(job.fold),
+                            job.options.folds, job.least_right());
+  now.strength = chosen.strength;
+  settle(job, now.scores, now.strength, now);
+  now.loss = job.mean(chosen.loss + sum_of(job.trusted_losses(now.scores, now.temperature.value)) +
+                      now.temperature.prior());
+}
+
+// The mean of what models say, with shares by the likelihood of held-out labels under each.
+class LikelyMean {
+ public:
+  void add(double loss, const Tensor& said) {  // `loss`: the sum over the labels
+    if (loss < least_) {
+      const double scale = std::exp(loss - least_);
+      if (sum_.defined()) sum_ = sum_ * scale;
+      total_ *= scale;
+      least_ = loss;
+    }
+    const double share = std::exp(least_ - loss);
+    sum_ = sum_.defined() ? sum_ + share * said : share * said;
+    total_ += share;
+  }
+  Tensor value() const { return sum_ / total_; }
+
+ private:
+  double least_ = std::numeric_limits<double>::infinity(), total_ = 0;
+  Tensor sum_;
+};
+
+// Models of the labels: the best, and what all of them say together.
+struct LabelModels {
+  Label best;
+  LikelyMean posterior, noise;
+
+  void add(const Job& job, const Label& one) {
+    const double loss = one.loss * static_cast<double>(job.rows + job.trusted);
+    posterior.add(loss, true_label_posterior(evidence(job, one.scores, one.temperature), one.noise));
+    noise.add(loss, one.noise);
+    if (one.loss < best.loss) best = one;
+  }
+};
+
+// Regressions that know T.
+void learn_labels(Job& job, LabelModels& models) {
+  Label now;
   now.noise = even_noise(job.classes, first_share);
   now.strength = 30;
   int64_t rising = 0;
@@ -146,25 +193,36 @@ Label learn_labels(Job& job) {
       settle(job, now.scores, now.strength, now);
       if ((now.noise - last).abs().max().item<double>() < noise_tolerance) break;
     }
-    const NoiseStrength chosen =
-        choose_noise_strength(evidence(job, now.scores, now.temperature), now.noise, job.train_part(job.fold),
-                              job.options.folds, job.least_right());
-    now.strength = chosen.strength;
-    settle(job, now.scores, now.strength, now);
-    now.loss = job.mean(chosen.loss + sum_of(job.trusted_losses(now.scores, now.temperature.value)) +
-                        now.temperature.prior());
+    judge(job, now);
     now.weights = job.cross.weights();
-    if (now.loss < best.loss) best = now;
+    models.add(job, now);
     rising = now.loss > before ? rising + 1 : 0;
     before = now.loss;
     if (rising >= 2) break;
   }
-  return best;
 }
+
+// A regression that takes every label as right has seen no T, which only stands behind its predictions, and
+// so it does not wander off where rows are few. Even noise is enough to find the best of them.
+Label with_even_noise(const Job& job, const Tensor& scores, double logarithm) {
+  Label now;
+  now.noise = even_noise(job.classes, first_share);
+  now.strength = even_strength;
+  now.logarithm = logarithm;
+  now.scores = scores;
+  now.weights = job.cross.weights();
+  settle(job, scores, now.strength, now);
+  now.loss = job.mean(sum_of(given_label_losses(evidence(job, scores, now.temperature), now.noise)) +
+                      sum_of(job.trusted_losses(scores, now.temperature.value)) + now.temperature.prior());
+  return now;
+}
+
+using Seen = std::function<void(double logarithm, const Tensor& held_out_scores)>;
 
 // The best regulariser from `first` downwards for soft labels of the training rows, by the loss of held-out
 // ones, and the model of all rows with it.
-TableModel fit_model(Job& job, const Tensor& soft_labels, double first, double last, bool with_temperature) {
+TableModel fit_model(Job& job, const Tensor& soft_labels, double first, double last, bool with_temperature,
+                     const Seen& seen = {}) {
   const SoftmaxTargets targets = job.targets(soft_labels, TargetKind::soft_labels);
   TableModel best;
   double best_sum = std::numeric_limits<double>::infinity(), before = best_sum;
@@ -176,6 +234,7 @@ TableModel fit_model(Job& job, const Tensor& soft_labels, double first, double l
     const auto loss = [&](double t) { return -sum_of((t * scores).log_softmax(1) * targets.values); };
     const Temperature t = with_temperature ? best_temperature(loss) : Temperature{};
     const double sum = loss(t.value);
+    if (seen) seen(logarithm, scores);
     if (sum < best_sum) {
       best_sum = sum;
       best.logarithm = logarithm;
@@ -251,17 +310,25 @@ CleanTableResult clean_table(const CleanTableData& data, const CleanTableOptions
   Job job(data, options, hooks);
   const Tensor given = label_matrix(data.given, data.classes);
   CleanTableResult r;
-  r.baseline = fit_model(job, given, strongest, weakest, false);
+  Label plain;
+  r.baseline = fit_model(job, given, strongest, weakest, false, [&](double logarithm, const Tensor& scores) {
+    Label now = with_even_noise(job, scores, logarithm);
+    if (now.loss < plain.loss) plain = std::move(now);
+  });
   r.baseline_loss = r.baseline.held_out_loss;
   job.cross.start_from(
       std::vector<Tensor>(static_cast<size_t>(options.folds), at::zeros_like(job.cross.mean_weights())));
-  const Label labels = learn_labels(job);
+  LabelModels models;
+  learn_labels(job, models);
+  judge(job, plain);
+  models.add(job, plain);
+  const Label& labels = models.best;
   r.loss = labels.loss;
-  r.noise = labels.noise;
+  r.noise = models.noise.value();
   r.noise_strength = labels.strength;
   r.label_temperature = labels.temperature.value;
   r.label_logarithm = labels.logarithm;
-  r.posterior = true_label_posterior(evidence(job, labels.scores, labels.temperature), labels.noise);
+  r.posterior = models.posterior.value();
   r.wrong = 1 - r.posterior.gather(1, data.given.unsqueeze(1)).squeeze(1);
   r.expected_wrong = sum_of(r.wrong);
   r.kept_baseline = !(r.loss < r.baseline_loss);

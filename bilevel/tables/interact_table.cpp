@@ -28,6 +28,9 @@ constexpr double one_model = 4;  // a pull of e^4 times the number of rows leave
 constexpr std::array<double, 2> intercept_parts{1, 0.1};
 constexpr int64_t most_models = 192;  // that are compared: the grid of rho, pulls and parts has fewer
 constexpr double kept_likelihood = 0.9;
+constexpr double rho_deviation = 3;  // of its logarithm around 0: a prior that counts as one row
+// Which rows share a fold is chance that a small table feels: its losses are the means over several deals.
+constexpr int64_t few_rows = 200, deals_of_few_rows = 3;
 constexpr double pair_deviation = 3;  // of a pair's logarithm around the common one
 constexpr double largest_offset = 12;
 constexpr double largest_pair_step = 1;  // of the logarithm that moves most first
@@ -55,8 +58,9 @@ struct Member {
 // better than one model, and better still may lie between.)
 class CommonFamily {
  public:
-  CommonFamily(HeldOutTasks& loss, const TableHooks& hooks) : loss_(loss), hooks_(hooks) {
-    strongest_pull_ = std::log(loss.count()) + one_model;
+  // `deals`: of the same rows, which hold other rows out together. Their losses are averaged.
+  CommonFamily(std::vector<HeldOutTasks>& deals, const TableHooks& hooks) : deals_(deals), hooks_(hooks) {
+    strongest_pull_ = std::log(deals.front().count()) + one_model;
     double last = std::numeric_limits<double>::infinity();
     int64_t rises = 0;
     for (double rho = strongest_rho; rho >= weakest_rho && rises < 2; rho -= rho_step) {
@@ -84,10 +88,15 @@ class CommonFamily {
   // to 1.
   std::vector<Member> likely(uint64_t seed) const {
     std::vector<Tensor> losses;
-    for (const Member& member : members_) losses.push_back(member.losses);
-    const Tensor all = at::stack(losses);
+    std::vector<double> priors;
+    for (const Member& member : members_) {
+      losses.push_back(member.losses);
+      const double offset = std::log(member.common.rho) / rho_deviation;
+      priors.push_back(-0.5 * offset * offset);
+    }
+    const Tensor all = at::stack(losses), prior = at::tensor(priors, at::kDouble);
     const Tensor shares =
-        bootstrap_shares(all.size(1), seed, [&](const Tensor& weights) { return all.mv(weights).neg(); });
+        bootstrap_shares(all.size(1), seed, [&](const Tensor& weights) { return prior - all.mv(weights); });
     const auto [sorted, order] = shares.sort(/*stable=*/true, /*dim=*/0, /*descending=*/true);
     std::vector<Member> kept;
     double sum = 0;
@@ -129,12 +138,16 @@ class CommonFamily {
 
   void evaluate(const CommonPull& common) {
     hooks_.say(fmt::format("one strength for all pairs, {:.3g}, rho {:.3g}", common.pull, common.rho));
-    (void)loss_(common.pulls(loss_.tasks()));
-    members_.push_back({.common = common, .losses = loss_.losses()});
+    Tensor losses;
+    for (HeldOutTasks& deal : deals_) {
+      (void)deal(common.pulls(deal.tasks()));
+      losses = losses.defined() ? losses + deal.losses() : deal.losses();
+    }
+    members_.push_back({.common = common, .losses = losses / static_cast<double>(deals_.size())});
     if (is_better(members_.back(), members_[best_])) best_ = members_.size() - 1;
   }
 
-  HeldOutTasks& loss_;
+  std::vector<HeldOutTasks>& deals_;
   const TableHooks& hooks_;
   double strongest_pull_ = 0;
   std::vector<Member> members_;
@@ -257,6 +270,12 @@ void check_tasks(const InteractTableData& data) {
   }
 }
 
+// Into folds, with tasks and classes in proportion.
+void deal(TaskRows& rows, Random& random) {
+  rows.fold =
+      stratified_folds(rows.task * rows.classes + rows.labels, rows.tasks * rows.classes, rows.folds, random);
+}
+
 TaskRows task_rows_of(const InteractTableData& data, const InteractTableOptions& options,
                       const TableScale& scale) {
   TaskRows rows{.scaled = scale.scaled(data.train),
@@ -276,9 +295,17 @@ TaskRows task_rows_of(const InteractTableData& data, const InteractTableOptions&
   }
   Random random(named_seed(options.seed, "folds"));
   rows.folds = options.folds;
-  rows.fold = stratified_folds(rows.task * rows.classes + rows.labels, rows.tasks * rows.classes,
-                               options.folds, random);
+  deal(rows, random);
   return rows;
+}
+
+// Rows of a small table, dealt into other folds.
+std::vector<TaskRows> more_deals(const TaskRows& rows, const InteractTableOptions& options) {
+  std::vector<TaskRows> deals;
+  if (rows.size() >= few_rows) return deals;
+  Random random(named_seed(options.seed, "more folds"));
+  for (int64_t k = 1; k < deals_of_few_rows; ++k) deal(deals.emplace_back(rows), random);
+  return deals;
 }
 
 }  // namespace
@@ -297,36 +324,48 @@ InteractTableResult interact_table(const InteractTableData& data, const Interact
   if (!has_valid) options.validate(data.labels.numel());
   const TableScale scale({data.train}, options.standardize);
   const TaskRows rows = task_rows_of(data, options, scale);
-  HeldOutTasks loss(rows);
+  std::vector<HeldOutTasks> dealt{HeldOutTasks(rows)};
+  if (!has_valid) {
+    for (const TaskRows& again : more_deals(rows, options)) dealt.emplace_back(again);
+  }
+  HeldOutTasks& loss = dealt.front();
 
   InteractTableResult r;
-  const auto finish = [&](const Pulls& pulls, const Tensor& scores, const Tensor& models) {
+  // Models with shares, by their held-out scores in every deal and their fits to all rows.
+  const auto finish = [&](const Pulls& shown, const std::vector<std::pair<double, Pulls>>& parts,
+                          const Tensor& models) {
+    TaskTable table;
+    table.coupling = shown.coupling;
+    table.regularizer = shown.regularizer;
     std::vector<Tensor> weights;
     for (int64_t t = 0; t < data.tasks; ++t) weights.push_back(scale.in_users_units(models[t]));
-    const Tensor right = scores.argmax(1).eq(loss.targets().argmax(1)).to(at::kDouble);
-    return TaskTable{.coupling = pulls.coupling,
-                     .regularizer = pulls.regularizer,
-                     .weights = at::stack(weights),
-                     .held_out_loss = cross_entropy_of(scores, loss.targets()).mean().item<double>(),
-                     .held_out_accuracy = 100 * right.mean().item<double>()};
+    table.weights = at::stack(weights);
+    const auto deals = static_cast<double>(dealt.size());
+    for (HeldOutTasks& one : dealt) {
+      Tensor scores = at::zeros_like(one.targets());
+      for (const auto& [share, pulls] : parts) {
+        (void)one(pulls);
+        scores += share * one.scores();
+      }
+      const Tensor right = scores.argmax(1).eq(one.targets().argmax(1)).to(at::kDouble);
+      table.held_out_loss += cross_entropy_of(scores, one.targets()).mean().item<double>() / deals;
+      table.held_out_accuracy += 100 * right.mean().item<double>() / deals;
+    }
+    return table;
   };
   const auto finish_one = [&](const Pulls& pulls) {
     (void)loss(pulls);
-    return finish(pulls, loss.scores(), loss.refit(pulls, r.counts));
+    return finish(pulls, {{1, pulls}}, loss.refit(pulls, r.counts));
   };
-  const CommonFamily family(loss, hooks);
+  const CommonFamily family(dealt, hooks);
   r.independent = finish_one(family.best_alone().common.pulls(data.tasks));
   r.pooled = finish_one(family.best_pooled().common.pulls(data.tasks));
 
   const std::vector<Member> likely = family.likely(options.seed);
   r.averaged = static_cast<int64_t>(likely.size());
-  Tensor scores = at::zeros_like(loss.targets());
-  for (const Member& member : likely) {
-    (void)loss(member.common.pulls(data.tasks));
-    scores += member.share * loss.scores();
-  }
-  const CommonPull mean = mean_pull(likely);
-  r.learned = finish(mean.pulls(data.tasks), scores, mean_models(loss, likely, r.counts));
+  std::vector<std::pair<double, Pulls>> parts;
+  for (const Member& member : likely) parts.emplace_back(member.share, member.common.pulls(data.tasks));
+  r.learned = finish(mean_pull(likely).pulls(data.tasks), parts, mean_models(loss, likely, r.counts));
   if (data.tasks > 2) {
     r.searched_pairs = true;
     CommonPull common = family.best().common;
@@ -340,7 +379,7 @@ InteractTableResult interact_table(const InteractTableData& data, const Interact
       r.averaged = 0;
     }
   }
-  r.counts.add(loss.counts());
+  for (const HeldOutTasks& one : dealt) r.counts.add(one.counts());
   return r;
 }
 

@@ -4,11 +4,14 @@
 //     outer:  C and rho: the mean cross entropy of held-out rows (held_out_tasks.h)
 //     inner:  the coupled regressions of the other folds, solved by Newton's method (coupled_fit.h)
 //
+// A table of few rows is dealt into folds three times, and its losses are the means.
+//
 // First all pairs alike: one strength c, from tasks on their own (c = 0) to one model for all (c large), one
 // rho, and how much of c the intercepts feel. A few hundred rows do not tell these three numbers well, and so
-// the mean of the models is taken, each weighted by the likelihood of held-out rows under it. From the best
-// of them one strength for each pair, by the exact implicit gradient, with a prior that draws them towards
-// the common one; they are returned where they gain clearly on rows that the search for them has not seen.
+// the mean of the models is taken, each weighted by the likelihood of held-out rows under it and by a weak
+// prior of rho. From the best of them one strength for each pair, by the exact implicit gradient, with a
+// prior that draws them towards the common one; they are returned where they gain clearly on rows that the
+// search for them has not seen.
 
 #include <cstdint>
 

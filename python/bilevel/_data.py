@@ -268,5 +268,7 @@ def as_file(values: Any) -> Iterator[str]:
             raise ValueError(
                 f"data must be examples x features, a frame, or images of bytes (uint8), but has shape {array.shape} of {array.dtype}"
             )
+        if array.dtype == bool:
+            array = array.astype("float64")
         numpy.save(f"{folder}/data.npy", numpy.ascontiguousarray(array))
         yield f"{folder}/data.npy"

@@ -233,6 +233,19 @@ class Models(unittest.TestCase):
                     exported = bilevel.predict(f"{run}/model.npz", new.set_axis(columns, axis=1)[columns[::-1]])
                     torch.testing.assert_close(exported.probabilities, straight.probabilities, rtol=1e-12, atol=1e-12)
 
+    def test_columns_of_bool_are_one_and_zero_in_new_data_too(self) -> None:
+        import pandas
+
+        X, y, _ = clouds()
+        frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1] > 0, "c": X[:, 2] > 0})
+        with tempfile.TemporaryDirectory() as folder:
+            bilevel.tune(frame, y, out=f"{folder}/tuned")
+            straight = bilevel.predict(f"{folder}/tuned", frame.astype("float64"))
+            self.assertTrue(torch.equal(straight.probabilities, bilevel.predict(f"{folder}/tuned", frame).probabilities))
+            bilevel.tune(X > 0, y, out=f"{folder}/flags")
+            straight = bilevel.predict(f"{folder}/flags", (X > 0) * 1.0)
+            self.assertTrue(torch.equal(straight.probabilities, bilevel.predict(f"{folder}/flags", X > 0).probabilities))
+
     def test_frames_of_one_job_are_matched_by_the_names_of_their_columns(self) -> None:
         import pandas
 

@@ -94,6 +94,63 @@ TEST_F(TableKinds, Latin1AndUtf16) {
               HasSubstr("wide.csv: byte 0: expected a table in UTF-8 or Latin-1, found UTF-16"));
 }
 
+// Not asked about its separators.
+TEST_F(TableKinds, WhatIsNoTextIsSaidToBeNone) {
+  std::string noise;
+  uint32_t state = 1;
+  for (int i = 0; i < 4000; ++i) noise += static_cast<char>((state = state * 1664525 + 1013904223) >> 24U);
+  const auto refusal = [&](const std::string& text, const FeatureFileOptions& options = {}) {
+    return message_of([&] { read("a.csv", text, options); });
+  };
+  const auto is_no_text = HasSubstr(": expected a table in UTF-8 or Latin-1, found ");
+  EXPECT_THAT(refusal(noise), AllOf(is_no_text, HasSubstr("control characters in the first 4000 bytes")));
+  EXPECT_THAT(refusal(noise, {.separator = "comma"}), is_no_text);
+  EXPECT_THAT(refusal(std::string("a\0,\0b\0", 6)), AllOf(is_no_text, HasSubstr("a.csv: byte 1: ")));
+  const std::string zeros("\x14\0\6\0\b\0", 6);
+  EXPECT_THAT(refusal("PK\x03\x04" + zeros),
+              AllOf(is_no_text, HasSubstr("a workbook or another ZIP archive; save the sheet as CSV")));
+  EXPECT_THAT(refusal("PAR1\x15\x04" + zeros), AllOf(is_no_text, HasSubstr("Parquet; write it as CSV")));
+  EXPECT_THAT(refusal("\x93NUMPY\x01" + zeros), HasSubstr("a name that ends in .npy"));
+  // A name, and a slip in long text, are no reason to refuse.
+  EXPECT_EQ(read("a.csv", "PAR1,y\n1,0\n2,1\n").labels.numel(), 2);
+  EXPECT_EQ(
+      read("a.csv", "name of the first column,y\n1,the first\x1b class\n2,the other class\n").labels.numel(),
+      2);
+}
+
+TEST_F(TableKinds, DatesAreSaidToBeDates) {
+  const auto refusal = [&](const std::string& date) {
+    return message_of([&] { read("a.csv", "when,size,y\n" + date + ",1,0\n" + date + ",2,1\n"); });
+  };
+  for (const std::string date : {"2024-01-31", "31.1.2024", "31.01.24"}) {
+    EXPECT_THAT(refusal(date),
+                AllOf(HasSubstr("line 2: expected a finite number in column 0 ('when'), found '" + date),
+                      HasSubstr("it looks like a date"), HasSubstr("--drop")));
+  }
+  EXPECT_THAT(refusal("1.2.3"), HasSubstr("beyond what a double can hold"));
+  EXPECT_THAT(refusal("1e999"), HasSubstr("beyond what a double can hold"));
+  // With slashes or a time they are text: too many to be categories.
+  std::string many = "when,size,y\n";
+  for (int day = 1; day <= 28; ++day)
+    many += std::to_string(day) + "/01/2024,1," + std::to_string(day % 2) + "\n";
+  many += "1/01/2024,2,1\n";
+  EXPECT_THAT(message_of([&] { read("a.csv", many); }),
+              AllOf(HasSubstr("28 different texts in 29 rows"), HasSubstr("it looks like a date")));
+}
+
+// As pandas writes columns of bool, which it hands over as numbers.
+TEST_F(TableKinds, TrueAndFalseAreNumbersWhereTheTrainingFileHasNumbers) {
+  const std::string train = folder_.put("train.csv", "flag,size,y\n1,5,0\n0,6,1\n1,7,1\n");
+  const auto second = [&](const std::string& text) {
+    return read_files({train, folder_.put("new.csv", text)}).at(1).features.dense;
+  };
+  EXPECT_TRUE(second("flag,size,y\nTrue,5,0\nfalse,6,1\n").equal(rows({1, 5, 0, 6}, 2)));
+  for (const std::string mixed : {"flag,size,y\nTrue,5,0\n0,6,1\n", "flag,size,y\n0,5,0\nTrue,6,1\n"}) {
+    EXPECT_THAT(message_of([&] { second(mixed); }),
+                HasSubstr("line 3: expected numbers alone or True and False alone in column 0 ('flag')"));
+  }
+}
+
 TEST_F(TableKinds, TabsUnderTheNameOfCommas) {
   const LabelledFeatures table = read("tabs.csv", "a\tb\ty\n1,5\t2\t0\n2,5\t3\t1\n");
   EXPECT_TRUE(table.features.dense.equal(rows({1.5F, 2.0F, 2.5F, 3.0F}, 2)));
