@@ -1,7 +1,7 @@
 #pragma once
 // Sums by Gloo's own algorithms on connections in its synchronous mode: the thread that wants a sum sends and
-// receives itself. c10d hands every sum to a thread of its own, and that one to the thread of Gloo's loop; where
-// every core has a rank that computes, each of these waits for a core, up to a scheduler's tick (4 ms).
+// receives itself. c10d hands every sum to a thread of its own, and that one to the thread of Gloo's loop;
+// where every core has a rank that computes, each of these waits for a core, up to a scheduler's tick (4 ms).
 
 #ifdef BILEVEL_HAS_GLOO_LIBRARY
 

@@ -10,6 +10,7 @@
 
 #include <barrier>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
@@ -89,6 +90,30 @@ TEST(ProcessGroup, sums_of_all_lengths_and_kinds_are_right_on_any_number_of_rank
       for (size_t i = 0; i < of_rank.size(); ++i) EXPECT_TRUE(at::equal(of_rank[i], sums[0][i]));
     }
   }
+}
+
+// Between machines long sums are c10d's, and short ones are not: they come in turns.
+TEST(ProcessGroup, sums_between_machines_are_right_too) {
+  BILEVEL_NEEDS_GLOO();
+  const TemporaryFolder folder;
+  const char* before = std::getenv("GLOO_SOCKET_IFNAME");
+  ::setenv("GLOO_SOCKET_IFNAME", "lo", 0);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      RankPlace place{.rank = rank, .size = 3, .local_rank = 0, .local_size = 1};
+      place.one_machine = false;
+      place.folder = folder / "meeting";
+      const auto group = ProcessGroup::join(place, {.timeout = 60});
+      for (const int64_t count : {10, 40'000, 8'192, 8'193, 1}) {
+        Tensor t = at::arange(count, doubles()).add_(rank);
+        group->sum_(t);
+        EXPECT_TRUE(at::equal(t, at::arange(count, doubles()) * 3 + 3)) << count;
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  if (before == nullptr) ::unsetenv("GLOO_SOCKET_IFNAME");
 }
 
 TEST(ProcessGroup, one_rank_needs_no_place_to_meet) {
