@@ -32,12 +32,16 @@ struct Adjustment {
 };
 AlgorithmSettings adjusted(AlgorithmSettings settings, const Adjustment& adjustment);
 
+// What a run did about a failure.
+enum class FailureAnswer { ended, repaired, went_on };
+
 // One failure, as a summary tells it.
 struct SolveFailure {
   int64_t iteration = 0;  // in which it happened, from 1
   std::string what;
   std::string cause;   // with the option to change
-  std::string repair;  // what was done
+  std::string repair;  // what was done, in words
+  FailureAnswer answer = FailureAnswer::ended;
 };
 
 // Limits beyond which a finite run is looked at: |w| and the direction a thousand times the first ones. An

@@ -114,7 +114,8 @@ class SolveRun {
     state_.so_far.reason = StopReason::not_run;
     state_.so_far.message.clear();
     // What a failure ended goes on after all, and meets it again or does not.
-    if (auto& failures = state_.so_far.failures; !failures.empty() && failures.back().repair == no_repair) {
+    if (auto& failures = state_.so_far.failures;
+        !failures.empty() && failures.back().answer == FailureAnswer::ended) {
       failures.pop_back();
     }
     if (!state_.good.x.defined()) state_.good = state_.so_far.state;
@@ -328,7 +329,7 @@ class SolveRun {
   bool went_on(const AlgorithmState& before, const IterationSummary& step) {
     const bool nothing = step.direct.defined() && step.direction.equal(step.direct);
     const bool damps = options_.on_failure == OnFailure::damp;
-    if (told_of_curvature() && !nothing && !damps) return true;
+    if (answered(FailureAnswer::went_on) > 0 && !nothing && !damps) return true;
     const auto settings = settings_now();
     const FailureCause why = find_curvature_cause(oracle_.problem(), settings ? &*settings : nullptr, before);
     const std::string what = fmt::format(
@@ -339,15 +340,15 @@ class SolveRun {
       fail(StopReason::failed, what, why, before, false);
       return false;
     }
-    state_.so_far.failures.push_back({before.iteration + 1, what, why.cause, "none: it went on"});
+    state_.so_far.failures.push_back(
+        {before.iteration + 1, what, why.cause, "none: it went on", FailureAnswer::went_on});
     return true;
   }
 
-  bool told_of_curvature() const {
+  int64_t answered(FailureAnswer answer) const {
     const auto& failures = state_.so_far.failures;
-    return std::any_of(failures.begin(), failures.end(), [](const SolveFailure& f) {
-      return f.what.find("negative curvature") != std::string::npos;
-    });
+    return std::count_if(failures.begin(), failures.end(),
+                         [&](const SolveFailure& f) { return f.answer == answer; });
   }
 
   // A damping that the algorithm does not read repairs nothing.
@@ -357,12 +358,6 @@ class SolveRun {
     return options_read(find_algorithm(std::string(algorithm_->name())), *settings_now()).contains("damping");
   }
 
-  int64_t repairs() const {
-    const auto& failures = state_.so_far.failures;
-    return std::count_if(failures.begin(), failures.end(),
-                         [](const SolveFailure& f) { return !f.repair.starts_with("none"); });
-  }
-
   // Back to the last good state, and on from there if there is a remedy. `unwell`: the state before the step
   // is already on its way out.
   void fail(StopReason reason, const std::string& what, const FailureCause& why, const AlgorithmState& before,
@@ -370,9 +365,10 @@ class SolveRun {
     SolveSummary& summary = state_.so_far;
     summary.state = unwell || why.blame == Blame::outer_rate ? state_.good : before;
     SolveFailure failure{before.iteration + 1, what, why.cause, no_repair};
-    if (can_repair() && repairs() < options_.most_repairs) {
+    if (can_repair() && answered(FailureAnswer::repaired) < options_.most_repairs) {
       if (const auto done = repair(options_.on_failure, why, *settings_now(), state_.adjustment)) {
         failure.repair = *done;
+        failure.answer = FailureAnswer::repaired;
         summary.failures.push_back(failure);
         summary.state.iteration = before.iteration;  // counted on, or the records would go back in time
         summary.reason = StopReason::not_run;

@@ -73,7 +73,9 @@ SolveRecord unpacked_record(const Packed& p) {
 Packed packed(const SolveSummary& s) {
   Packed records = Packed::array(), failures = Packed::array();
   for (const SolveRecord& r : s.records) records.push_back(packed(r));
-  for (const SolveFailure& f : s.failures) failures.push_back({f.iteration, f.what, f.cause, f.repair});
+  for (const SolveFailure& f : s.failures) {
+    failures.push_back({f.iteration, f.what, f.cause, f.repair, static_cast<int>(f.answer)});
+  }
   return {{"algorithm", s.algorithm},      {"reason", static_cast<int>(s.reason)},
           {"message", s.message},          {"iteration", s.state.iteration},
           {"x", packed_tensor(s.state.x)}, {"w", packed_tensor(s.inner_solution)},
@@ -97,7 +99,7 @@ SolveSummary unpacked(const Packed& p) {
   s.statuses = p.at("statuses").get<std::map<std::string, int64_t>>();
   for (const Packed& f : p.at("failures")) {
     s.failures.push_back({f.at(0).get<int64_t>(), f.at(1).get<std::string>(), f.at(2).get<std::string>(),
-                          f.at(3).get<std::string>()});
+                          f.at(3).get<std::string>(), static_cast<FailureAnswer>(f.at(4).get<int>())});
   }
   return s;
 }

@@ -31,11 +31,31 @@ const auto visit_bound = [](auto& a, auto& b) {
   a.number("value", b.value);
 };
 
+FailureAnswer answer_of(int64_t answer) {
+  if (answer < 0 || answer > static_cast<int64_t>(FailureAnswer::went_on)) {
+    throw std::runtime_error(fmt::format("a failure with the unknown answer {}", answer));
+  }
+  return static_cast<FailureAnswer>(answer);
+}
+// Earlier versions stored the words alone.
+int64_t answer_in_words(const std::string& repair) {
+  if (repair == "none") return static_cast<int64_t>(FailureAnswer::ended);
+  return static_cast<int64_t>(repair == "none: it went on" ? FailureAnswer::went_on
+                                                           : FailureAnswer::repaired);
+}
+
 const auto visit_failure = [](auto& a, auto& f) {
   a.value("iteration", f.iteration);
   a.value("what", f.what);
   a.value("cause", f.cause);
   a.value("repair", f.repair);
+  if constexpr (std::is_const_v<std::remove_reference_t<decltype(f)>>) {
+    a.later_value("answer", static_cast<int64_t>(f.answer));
+  } else {
+    int64_t answer = answer_in_words(f.repair);
+    a.later_value("answer", answer);
+    f.answer = answer_of(answer);
+  }
 };
 
 // Four numbers and two counts, as lists.

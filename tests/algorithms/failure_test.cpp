@@ -228,6 +228,27 @@ TEST(Failure, negative_curvature_that_leaves_nothing_of_the_hypergradient_is_no_
   EXPECT_EQ(s.statuses.at("negative_curvature"), static_cast<int64_t>(s.failures.size()));
 }
 
+// The first step of conjugate gradients is along w_1, where the curvature is 1; the second meets -1.
+TEST(Failure, negative_curvature_that_leaves_something_is_told_once) {
+  const FunctionProblem problem(
+      [](const Tensor& w, const Tensor& x, const Batch&) {
+        return 0.5 * (w[0] * w[0] - w[1] * w[1]) + 0.25 * w[1].pow(4) - x[0] * w[1];
+      },
+      [](const Tensor& w, const Tensor& x, const Batch&) { return 3 * w[0] + 0.3 * w[1] + 0.5 * x.dot(x); },
+      vec({0.1, 0.0}), vec({0.01}));
+  AlgorithmSettings settings;
+  settings.inner = {.steps = 1, .rate = 0.01};
+  settings.outer.rate = 0.01;
+  SolveOptions options = options_for(settings);
+  options.iterations = 4;
+  const SolveSummary s = solve(problem, *make_algorithm("aid-cg", settings), options);
+  EXPECT_EQ(s.statuses.at("negative_curvature"), 4);
+  ASSERT_EQ(s.failures.size(), 2U);
+  EXPECT_EQ(s.failures[0].iteration, 1);
+  EXPECT_EQ(s.failures[0].answer, FailureAnswer::went_on);
+  EXPECT_EQ(s.failures[1].answer, FailureAnswer::ended);  // for the share of solves that failed
+}
+
 TEST(Failure, a_loss_that_is_not_finite_at_the_start_says_so) {
   const FunctionProblem problem(
       [](const Tensor& w, const Tensor& x, const Batch&) { return 0.5 * (w - x).dot(w - x); },

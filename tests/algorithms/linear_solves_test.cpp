@@ -66,6 +66,7 @@ TEST(LinearSolves, backtracking_lowers_their_rate_and_goes_on) {
   EXPECT_EQ(s.reason, StopReason::iterations) << s.message;
   ASSERT_EQ(s.failures.size(), 1U);
   EXPECT_THAT(s.failures[0].repair, HasSubstr("linear rate"));
+  EXPECT_EQ(s.failures[0].answer, FailureAnswer::repaired);
   EXPECT_EQ(s.statuses.at("diverged"), 20);
   EXPECT_EQ(s.statuses.at("ok"), 200 - 20 + 1);  // the iteration that failed is taken again
 }

@@ -59,6 +59,28 @@ TEST(SolveCheckpoint, a_repaired_run_with_bounds_goes_on_from_a_file) {
   }
 }
 
+TEST(SolveCheckpoint, what_was_done_about_a_failure_is_read_from_the_words_of_earlier_versions) {
+  SolveState state;
+  state.so_far.algorithm = "soba";
+  state.so_far.state.x = state.so_far.state.inner.w = at::ones({1}, at::kDouble);
+  state.so_far.failures = {{3, "what", "cause", "none: it went on", FailureAnswer::went_on},
+                           {5, "what", "cause", "inner rate 100 to 0.5", FailureAnswer::repaired},
+                           {7, "what", "cause", "none", FailureAnswer::ended}};
+  Checkpoint now;
+  put_solve(now, state);
+  Checkpoint earlier = now, damaged = now;
+  for (auto& failure : earlier.metadata["solve"]["failures"]) failure.erase("answer");
+  for (const Checkpoint& stored : {now, earlier}) {
+    const SolveState read = take_solve(stored);
+    ASSERT_EQ(read.so_far.failures.size(), 3U);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(read.so_far.failures[i].answer, state.so_far.failures[i].answer) << i;
+    }
+  }
+  damaged.metadata["solve"]["failures"][0]["answer"] = 3;
+  EXPECT_THROW(take_solve(damaged), std::runtime_error);
+}
+
 // A record for every step of a long run: as text they would not fit a header.
 TEST(SolveCheckpoint, a_hundred_thousand_records_come_back) {
   SolveState state;

@@ -1,4 +1,5 @@
-// The tasks of these tests are small: two threads would wait for each other longer than they work.
+// For folders whose tensors are small (CMakeLists.txt): two threads would wait for each other longer than
+// they work.
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
