@@ -15,6 +15,7 @@
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/compute.h"
 #include "bilevel/jobs/problem_choice.h"
+#include "bilevel/run/run_context.h"
 #include "python/held.h"
 #include "python/keywords.h"
 #include "python/module.h"
@@ -168,7 +169,7 @@ ProblemByName problem_by_name(const py::dict& keywords) {
   ProblemByNameOptions o;
   const OptionsView view(o);
   give_keywords(view, "problem", keywords);
-  o.problem.data.tensors = tensor_options(o.compute);
+  o.problem.data.tensors = tensor_options(o.compute, RunContext());
   return {std::make_shared<const NamedProblem>(make_problem(view, o.problem, o.given)), o.problem.data.seed,
           keywords};
 }

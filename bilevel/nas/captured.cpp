@@ -48,6 +48,8 @@ c10::cuda::CUDAStream capture_stream() {
 bool can_capture() { return at::hasCUDA(); }
 
 struct Captured::Graph {
+  explicit Graph(c10::Device where) : device(where) {}
+  c10::Device device;
   bool captured = false;
   at::cuda::CUDAGraph graph;
   at::cuda::MempoolId_t pool{};
@@ -57,6 +59,7 @@ struct Captured::Graph {
     // The function sees the same memory under another version counter: a graph that is kept must not complain
     // that its inputs change, since that is what a replay is for.
     std::vector<Tensor> seen;
+    inputs.clear();
     for (const Tensor& input : given) {
       inputs.push_back(input.detach().clone());
       seen.push_back(inputs.back().variable_data());
@@ -84,6 +87,9 @@ struct Captured::Graph {
   }
 
   std::vector<Tensor> replay(const std::vector<Tensor>& given) {
+    bool fits = given.size() == inputs.size();
+    for (size_t i = 0; fits && i < given.size(); ++i) fits = given[i].sizes() == inputs[i].sizes();
+    if (!fits) throw std::logic_error("a captured function was called with tensors of other shapes");
     for (size_t i = 0; i < given.size(); ++i) inputs[i].copy_(given[i], /*non_blocking=*/true);
     graph.replay();
     std::vector<Tensor> results;
@@ -101,6 +107,8 @@ namespace bilevel::nas {
 bool can_capture() { return false; }
 
 struct Captured::Graph {
+  explicit Graph(c10::Device where) : device(where) {}
+  c10::Device device;
   bool captured = false;
   void capture(const Function&, const std::vector<Tensor>&, const Graph*) {}
   std::vector<Tensor> replay(const std::vector<Tensor>&) { return {}; }
@@ -116,13 +124,16 @@ Captured::Captured(Function function, const at::TensorOptions& tensors, const Ca
     : function_(std::move(function)), after_(after) {
   if (tensors.device().is_cpu()) return;
   if (!can_capture()) throw std::invalid_argument("captured graphs need a LibTorch with CUDA");
-  graph_ = std::make_unique<Graph>();
+  graph_ = std::make_unique<Graph>(tensors.device());
 }
 
 Captured::~Captured() = default;
 
 std::vector<Tensor> Captured::operator()(const std::vector<Tensor>& inputs) {
   if (!graph_) return function_(inputs);
+#ifdef BILEVEL_HAS_CUDA
+  const c10::cuda::CUDAGuard here(graph_->device);  // streams and kernels are the current device's
+#endif
   if (!graph_->captured)
     graph_->capture(function_, inputs, after_ == nullptr ? nullptr : after_->graph_.get());
   return graph_->replay(inputs);

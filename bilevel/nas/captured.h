@@ -1,7 +1,7 @@
 #pragma once
 // A function of tensors as a CUDA graph. A pass over a network launches hundreds or thousands of small
 // kernels, and from the host each launch takes about as long as the kernel; a graph, captured once, launches
-// all of them at a stroke.
+// all of them at once.
 
 #include <functional>
 #include <memory>

@@ -84,17 +84,21 @@ class Products {
         gradient_([this](const Inputs&) { return Inputs{kept_gradient()}; }, tensors, &point_),
         hessian_([this](const Inputs& in) { return Inputs{times_hessian(in[0])}; }, tensors, &point_),
         cross_([this](const Inputs& in) { return Inputs{times_cross(in[0])}; }, tensors, &point_),
-        cross_transposed_([this](const Inputs& in) { return Inputs{times_cross_transposed(in[0])}; }, tensors,
-                          &point_),
+        cross_transposed_(
+            [this](const Inputs& in) {
+              return Inputs{taped_->products({}, in[0], {.w = true, .mixture = false}).w};
+            },
+            tensors, &point_),
         gauss_newton_([this](const Inputs& in) { return Inputs{taped_->gauss_newton(in[0])}; }, tensors,
                       &point_) {}
 
   void at(const std::vector<Tensor>& inputs) { point_(inputs); }
   Tensor gradient() { return gradient_({})[0]; }
   Tensor hessian(const Tensor& v) { return hessian_({v})[0]; }
-  Tensor cross(const Tensor& v) { return cross_({v})[0]; }                        // in the mixture
-  Tensor cross_transposed(const Tensor& u) { return cross_transposed_({u})[0]; }  // of the mixture's size
-  Tensor gauss_newton(const Tensor& v) { return gauss_newton_({v})[0]; }          // by a tape only
+  Tensor cross(const Tensor& v) { return cross_({v})[0]; }  // in the mixture
+  // By a tape only.
+  Tensor cross_transposed(const Tensor& u) { return cross_transposed_({u})[0]; }  // u in the mixture
+  Tensor gauss_newton(const Tensor& v) { return gauss_newton_({v})[0]; }
 
  private:
   using Inputs = std::vector<Tensor>;
@@ -118,9 +122,6 @@ class Products {
   }
   Tensor times_cross(const Tensor& v) {
     return taped_ ? taped_->products(v, {}, {.w = false, .mixture = true}).mixture : plain_->cross(v);
-  }
-  Tensor times_cross_transposed(const Tensor& u) {
-    return taped_ ? taped_->products({}, u, {.w = true, .mixture = false}).w : plain_->cross_transposed(u);
   }
 
   const Derivatives& derivatives_;
@@ -264,15 +265,18 @@ class CapturedLinearization : public Linearization {
   Tensor hessian(const Tensor& v) override { return here().hessian(v); }
   Tensor cross(const Tensor& v) override { return problem_.in_alpha(mixture_, here().cross(v)); }
   Tensor cross_transposed(const Tensor& u) override {
+    if (!problem_.derivatives_.taped()) return plain().cross_transposed(u);
     return here().cross_transposed(problem_.in_alpha(mixture_, u));
   }
   Tensor gauss_newton(const Tensor& v) override {
-    if (problem_.derivatives_.taped()) return here().gauss_newton(v);
-    if (!plain_) plain_ = problem_.base_.linearize(w_, x_, batch_);
-    return plain_->gauss_newton(v);
+    return problem_.derivatives_.taped() ? here().gauss_newton(v) : plain().gauss_newton(v);
   }
 
  private:
+  Linearization& plain() {
+    if (!plain_) plain_ = problem_.base_.linearize(w_, x_, batch_);
+    return *plain_;
+  }
   // Another linearization may have moved the graph to its own point since.
   Products& here() {
     if (point_ == 0 || problem_.at_point_ != point_) {

@@ -121,11 +121,7 @@ void SupernetProblem::set_mixture(const Tensor& mixture) {
 }
 
 void SupernetProblem::set_mixture_shift(const Tensor& shift) {
-  if (shift_.defined() && shift.defined()) {
-    shift_.copy_(shift);
-  } else {
-    shift_ = shift.defined() ? shift.detach().clone() : Tensor();
-  }
+  shift_ = shift.defined() ? shift.detach().clone() : Tensor();
 }
 
 Tensor SupernetProblem::shifted(const Tensor& mixture) const {

@@ -95,7 +95,7 @@ class SupernetProblem : public SupernetEngine {
   void set_mixture(const Tensor& mixture);                       // and Sampling::given
 
   // Added to what softmax and gumbel make of alpha, as a skip connection beside the mixture is (guards/);
-  // undefined = nothing. A captured graph reads its memory, so that a new value is written to the same place.
+  // undefined = nothing.
   void set_mixture_shift(const Tensor& shift);
   Tensor shifted(const Tensor& mixture) const;
 

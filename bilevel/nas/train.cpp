@@ -25,10 +25,6 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-Tensor correct_count(const Tensor& logits, const Tensor& labels) {
-  return logits.detach().argmax(1).eq(labels).sum();
-}
-
 void require_fit(const DeviceImages& set, const NetworkOptions& network, const char* which) {
   const auto& images = set.images;
   if (images.size(0) < 1) throw std::invalid_argument(fmt::format("the {} set is empty", which));

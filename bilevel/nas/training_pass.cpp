@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,6 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothin
   return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Mean, /*ignore_index=*/-100, smoothing);
 }
 
-Tensor correct_count(const Tensor& logits, const Tensor& labels) {
-  return logits.detach().argmax(1).eq(labels).sum();
-}
-
 std::optional<TapedNetwork> tape_of(const Network& network, const TrainingLoss& loss, int64_t batch,
                                     const at::TensorOptions& tensors) {
   if (loss.label_smoothing > 0 || loss.auxiliary > 0) return std::nullopt;
@@ -29,6 +26,10 @@ std::optional<TapedNetwork> tape_of(const Network& network, const TrainingLoss& 
 }
 
 }  // namespace
+
+Tensor correct_count(const Tensor& logits, const Tensor& labels) {
+  return logits.detach().argmax(1).eq(labels).sum();
+}
 
 // The only derivative of this folder that is not an oracle's or a tape's.
 TrainingValues differentiate(const Network& network, const TrainingLoss& loss, const Tensor& w,
@@ -46,24 +47,26 @@ TrainingValues differentiate(const Network& network, const TrainingLoss& loss, c
 }
 
 struct TrainingPass::Parts {
-  Parts(const Network& network, const TrainingLoss& loss, int64_t batch, const at::TensorOptions& tensors)
-      : taped(tape_of(network, loss, batch, tensors)),
+  Parts(const Network& network, const TrainingLoss& loss, int64_t images, const at::TensorOptions& tensors)
+      : batch(images),
+        taped(tape_of(network, loss, images, tensors)),
         step(
             [this, &network, loss](const std::vector<Tensor>& in) {
-              const LabelledImages images{in[2], in[3]};
+              const LabelledImages given{in[2], in[3]};
               TrainingValues values;
               if (taped) {
-                const TapedNetwork::Pass pass = (*taped)(in[0], in[1], images);
+                const TapedNetwork::Pass pass = (*taped)(in[0], in[1], given);
                 values = {pass.loss, correct_count(pass.logits, in[3]), pass.gradient, pass.statistics};
               } else {
                 PassOptions pass{.norm = Norm::remember, .statistics = in[1].clone()};
                 if (in.size() > 4) pass.kept = in[4];
-                values = differentiate(network, loss, in[0], images, pass);
+                values = differentiate(network, loss, in[0], given, pass);
               }
               return std::vector<Tensor>{values.loss, values.correct, values.gradient, values.statistics};
             },
             tensors) {}
 
+  int64_t batch;
   std::optional<TapedNetwork> taped;
   Captured step;
 };
@@ -78,6 +81,9 @@ bool TrainingPass::taped() const { return parts_->taped.has_value(); }
 
 TrainingValues TrainingPass::operator()(const Tensor& w, const Tensor& statistics,
                                         const LabelledImages& images, const Tensor& kept) const {
+  if (images.images.size(0) != parts_->batch) {
+    throw std::logic_error("a training pass was called with a batch of another size than it was made for");
+  }
   // Convolutions of few channels are faster where the channels lie together, and what follows keeps that
   // order.
   std::vector<Tensor> inputs = {w, statistics, images.images.contiguous(at::MemoryFormat::ChannelsLast),

@@ -23,6 +23,8 @@ struct TrainingValues {
   Tensor statistics;     // the running ones, after the batch
 };
 
+Tensor correct_count(const Tensor& logits, const Tensor& labels);
+
 // By automatic differentiation. `pass`: Norm::remember; its statistics are written to.
 TrainingValues differentiate(const Network& network, const TrainingLoss& loss, const Tensor& w,
                              const LabelledImages& images, const PassOptions& pass);
