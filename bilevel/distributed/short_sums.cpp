@@ -27,7 +27,8 @@ double now_in_seconds() {
 }
 
 template <typename T>
-std::unique_ptr<::gloo::Algorithm> make_sum(const std::shared_ptr<::gloo::Context>& context, Tensor& numbers) {
+std::unique_ptr<::gloo::Algorithm> make_sum(const std::shared_ptr<::gloo::Context>& context,
+                                            Tensor& numbers) {
   const std::vector<T*> at = {numbers.data_ptr<T>()};
   const auto count = static_cast<int>(numbers.numel());
   // Of two, each adds the other's to its own, in one exchange: a + b has the bits of b + a. With more ranks a
