@@ -218,10 +218,15 @@ std::unique_ptr<Transport> make_gloo(const RankPlace& place, const C10dPlace& st
 
 #ifdef BILEVEL_HAS_NCCL
 // LibTorch's classes have NCCL's structures as members, which grow with its version.
+bool has_nccl_of_libtorch() {
+  const std::uint64_t version = torch::cuda::nccl::version();
+  return (version >> 32) == NCCL_MAJOR && ((version >> 16) & 0xffff) == NCCL_MINOR;
+}
+
 void require_nccl_of_libtorch() {
+  if (has_nccl_of_libtorch()) return;
   const std::uint64_t version = torch::cuda::nccl::version();
   const std::uint64_t major = version >> 32, minor = (version >> 16) & 0xffff;
-  if (major == NCCL_MAJOR && minor == NCCL_MINOR) return;
   throw std::invalid_argument(fmt::format(
       "backend nccl: this program was built with the nccl.h of NCCL {}.{}, and LibTorch has {}.{}; "
       "build it with -DNCCL_INCLUDE_DIR=FOLDER of that version's, or use gloo",
@@ -279,8 +284,8 @@ bool has_backend([[maybe_unused]] const std::string& backend) {
 
 bool has_own_gpu([[maybe_unused]] const RankPlace& place) {
 #ifdef BILEVEL_HAS_NCCL
-  return place.local_rank < static_cast<int>(torch::cuda::device_count()) &&
-         place.local_size <= static_cast<int>(torch::cuda::device_count());
+  const int gpus = static_cast<int>(torch::cuda::device_count());
+  return place.local_rank < gpus && place.local_size <= gpus && has_nccl_of_libtorch();
 #else
   return false;
 #endif
