@@ -93,8 +93,7 @@ std::string way_out_of_field(std::string_view field, CsvColumn column) {
   }
   if (column == CsvColumn::feature && looks_like_date(field)) {
     return "it looks like a date, which is no feature as it stands: leave the column out with --drop, or "
-           "write "
-           "it as numbers, such as the days since a fixed one";
+           "write it as numbers, such as the days since a fixed one";
   }
   if (!is_number && field.find_first_not_of("+-.0123456789eE") == std::string_view::npos) {
     return "is it beyond what a double can hold? Rescale the column";

@@ -100,7 +100,7 @@ void by_channels(const Runs& runs, NormSums* ranks, const Sum& sum, const Apply&
     return;
   }
   std::vector<Sums<N>> own(static_cast<size_t>(runs.channels)), all;
-  // Backwards: what the other pass read first is what it found in the cache last.
+  // From the last channel to the first, so that the pass that follows finds the first ones in the cache.
   at::parallel_for(0, runs.channels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t c = end; c-- > begin;) own[static_cast<size_t>(c)] = sum(c);
   });

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
 #include "bilevel/tables/folds.h"
 #include "bilevel/tables/line_minimum.h"
@@ -145,6 +146,7 @@ void judge(const Job& job, Label& now) {
 class LikelyMean {
  public:
   void add(double loss, const Tensor& said) {  // `loss`: the sum over the labels
+    if (!std::isfinite(loss)) return;          // a model that says nothing
     if (loss < least_) {
       const double scale = std::exp(loss - least_);
       if (sum_.defined()) sum_ = sum_ * scale;
@@ -155,7 +157,10 @@ class LikelyMean {
     sum_ = sum_.defined() ? sum_ + share * said : share * said;
     total_ += share;
   }
-  Tensor value() const { return sum_ / total_; }
+  Tensor value() const {
+    if (!sum_.defined()) throw NotFiniteError("no model of the labels has a finite loss");
+    return sum_ / total_;
+  }
 
  private:
   double least_ = std::numeric_limits<double>::infinity(), total_ = 0;
@@ -338,8 +343,7 @@ CleanTableResult clean_table(const CleanTableData& data, const CleanTableOptions
     r.warnings.push_back(fmt::format(
         "the noise model predicts held-out labels no better (loss {:.4f}) than taking every label as right "
         "({:.4f}): there is little to clean, or softmax regression is too weak to tell; the model of the "
-        "labels "
-        "as given is returned, and nothing is suspect",
+        "labels as given is returned, and nothing is suspect",
         r.loss, r.baseline_loss));
   } else {
     job.cross.start_from(labels.weights);
