@@ -234,7 +234,13 @@ class KillTest : public ::testing::Test {
   // Whether there is a run that is still to be finished.
   bool expect_readable(const std::string& folder) {
     const bool began = facts_of(folder) != 0;
-    const Output shown = run_program("show --json " + folder);
+    Output shown = run_program("show --json " + folder);
+    // A program that the run had just begun to start, such as `dot`, holds the run's lock for a moment
+    // longer.
+    for (int i = 0; i < 50 && began && shown.exit_code == 0 && shown.json().at("status") == "running"; ++i) {
+      sleep_for(0.1);
+      shown = run_program("show --json " + folder);
+    }
     EXPECT_EQ(shown.exit_code, began ? 0 : 2) << shown.err;
     if (!began) ++before_run_;
     if (!began || HasFailure()) return false;
