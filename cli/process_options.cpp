@@ -26,7 +26,8 @@ void add_group_fields(Fields<Options>& f, Process process) {
   f.heading("several processes (bilevel launch, mpirun, srun, torchrun)");
   f.add(
        "backend", [process](auto& o) -> auto& { return process(o).group.backend; },
-       "how processes exchange tensors; by default nccl for those on GPUs if each process has its own GPU, else gloo")
+       "how processes exchange tensors; by default nccl for those on GPUs if each process has its own GPU, "
+       "else gloo")
       .one_of({"gloo", "nccl"})
       .by_rule()
       .is(FieldKind::process);
