@@ -15,6 +15,9 @@ namespace {
 constexpr double intercept_penalty = 1e-9;
 constexpr int64_t most_fit_gradients = 1000, most_products = 1000, lbfgs_memory = 10;
 
+// Both functions work on classes x rows and classes x columns: with few classes, the exponentials and sums of a
+// row each end in the middle of a vector of the processor, those of a class do not.
+
 // Columns x 1, or x classes.
 Tensor as_matrix(const Tensor& penalty) { return penalty.dim() == 1 ? penalty.unsqueeze(1) : penalty; }
 
@@ -25,29 +28,31 @@ Tensor column_lengths(const Tensor& penalty) { return (as_matrix(penalty) + 0.25
 
 SoftmaxFit fit_softmax(const Tensor& rows, const SoftmaxTargets& targets, const Tensor& penalty,
                        const Tensor& start, double tolerance) {
-  const Tensor length = column_lengths(penalty), ridge = as_matrix(penalty), transposed = rows.t();
+  const Tensor length = column_lengths(penalty).t().contiguous(), ridge = as_matrix(penalty).t().contiguous();
+  const Tensor columns = rows.t(), values = targets.values.t().contiguous();
+  const std::vector<int64_t> shape{start.size(1), start.size(0)};
   const auto count = static_cast<double>(rows.size(0));
   const auto gradient = [&](const Tensor& flat) {
-    const Tensor weights = flat.view(start.sizes()) * length;
-    Tensor residual = rows.mm(weights).softmax(1);
+    const Tensor weights = flat.view(shape) * length;
+    Tensor residual = weights.mm(columns).softmax(0);
     if (targets.kind == TargetKind::soft_labels) {
-      residual.sub_(targets.values);
+      residual.sub_(values);
     } else {
       // p - q with q the posterior of the true label: p t over its sum.
-      const Tensor joint = residual * targets.values;
-      residual.sub_(joint.div_(joint.sum(1, true).clamp_min_(1e-300)));
+      const Tensor joint = residual * values;
+      residual.sub_(joint.div_(joint.sum(0, true).clamp_min_(1e-300)));
     }
-    return transposed.mm(residual).div_(count).addcmul_(weights, ridge).mul_(length).flatten();
+    return residual.mm(rows).div_(count).addcmul_(weights, ridge).mul_(length).flatten();
   };
   LbfgsOptions options;
   options.tolerance = tolerance;
   options.most_gradients = most_fit_gradients;
   options.memory = lbfgs_memory;
-  const LbfgsResult found = minimize(gradient, (start / length).flatten(), options);
+  const LbfgsResult found = minimize(gradient, (start.t() / length).flatten(), options);
   if (found.status == Status::not_finite) {
     throw std::runtime_error("softmax regression: the gradient is not finite; are the features too large?");
   }
-  return {.weights = found.w.view(start.sizes()) * length,
+  return {.weights = (found.w.view(shape) * length).t().contiguous(),
           .gradients = found.gradients,
           .gradient_norm = found.gradient_norm,
           .converged = found.status == Status::converged};
@@ -55,23 +60,25 @@ SoftmaxFit fit_softmax(const Tensor& rows, const SoftmaxTargets& targets, const 
 
 HessianSolve solve_softmax_hessian(const Tensor& rows, const Tensor& weights, const Tensor& penalty,
                                    const Tensor& b, double tolerance) {
-  const Tensor length = column_lengths(penalty), ridge = as_matrix(penalty), transposed = rows.t();
+  const Tensor length = column_lengths(penalty).t().contiguous(), ridge = as_matrix(penalty).t().contiguous();
+  const Tensor columns = rows.t();
+  const std::vector<int64_t> shape{b.size(1), b.size(0)};
   const auto count = static_cast<double>(rows.size(0));
-  const Tensor p = rows.mm(weights).softmax(1);
+  const Tensor p = weights.t().mm(columns).softmax(0);
   const auto product = [&](const Tensor& flat) {
-    const Tensor v = flat.view(b.sizes()) * length;
-    const Tensor scores = rows.mm(v).mul_(p);
-    const Tensor curved = at::addcmul(scores, p, scores.sum(1, true), -1);
-    return transposed.mm(curved).div_(count).addcmul_(v, ridge).mul_(length).flatten();
+    const Tensor v = flat.view(shape) * length;
+    const Tensor scores = v.mm(columns).mul_(p);
+    const Tensor curved = at::addcmul(scores, p, scores.sum(0, true), -1);
+    return curved.mm(rows).div_(count).addcmul_(v, ridge).mul_(length).flatten();
   };
   KrylovSolveOptions options;
   options.max_iterations = most_products;
   options.relative_tolerance = tolerance;
-  const LinearResult solved = conjugate_gradient(product, (b * length).flatten(), options);
+  const LinearResult solved = conjugate_gradient(product, (b.t() * length).flatten(), options);
   if (solved.status == Status::not_finite) {
     throw std::runtime_error("softmax regression: a Hessian product is not finite");
   }
-  return {.solution = solved.solution.view(b.sizes()) * length,
+  return {.solution = (solved.solution.view(shape) * length).t().contiguous(),
           .products = solved.products,
           .converged = solved.status == Status::converged};
 }
