@@ -18,6 +18,7 @@
 #include "bilevel/tables/line_minimum.h"
 #include "bilevel/tables/noise_matrix.h"
 #include "bilevel/tables/scaled_table.h"
+#include "bilevel/tables/unseen_gain.h"
 
 namespace bilevel {
 namespace {
@@ -105,6 +106,7 @@ Temperature best_temperature(const std::function<double(double temperature)>& lo
 
 struct Label {  // what is known of the labels with one regulariser
   double logarithm = 0, loss = std::numeric_limits<double>::infinity();
+  Tensor losses;  // of held-out labels, one for each of all rows; `loss` is their mean, with the prior
   Tensor scores, noise;
   Temperature temperature;
   double strength = 0;
@@ -138,46 +140,43 @@ void judge(const Job& job, Label& now) {
                             job.options.folds, job.least_right());
   now.strength = chosen.strength;
   settle(job, now.scores, now.strength, now);
-  now.loss = job.mean(chosen.loss + sum_of(job.trusted_losses(now.scores, now.temperature.value)) +
-                      now.temperature.prior());
+  now.loss = std::numeric_limits<double>::infinity();
+  if (!std::isfinite(chosen.loss)) return;
+  now.losses = at::cat({chosen.losses, job.trusted_losses(now.scores, now.temperature.value)});
+  now.loss = job.mean(sum_of(now.losses) + now.temperature.prior());
 }
 
-// The mean of what models say, with shares by the likelihood of held-out labels under each.
-class LikelyMean {
+// Models of the labels: the best, and what all of them predict together, each with the share that the
+// likelihood of held-out labels under it gives.
+class LabelModels {
  public:
-  void add(double loss, const Tensor& said) {  // `loss`: the sum over the labels
-    if (!std::isfinite(loss)) return;          // a model that says nothing
-    if (loss < least_) {
-      const double scale = std::exp(loss - least_);
-      if (sum_.defined()) sum_ = sum_ * scale;
-      total_ *= scale;
-      least_ = loss;
-    }
-    const double share = std::exp(least_ - loss);
-    sum_ = sum_.defined() ? sum_ + share * said : share * said;
-    total_ += share;
+  void add(const Job& job, const Label& one) {
+    if (!std::isfinite(one.loss)) return;
+    losses_.push_back(one.losses);
+    priors_.push_back(-one.temperature.prior());
+    posteriors_.push_back(true_label_posterior(evidence(job, one.scores, one.temperature), one.noise));
+    noises_.push_back(one.noise);
+    if (one.loss < best_.loss) best_ = one;
   }
-  Tensor value() const {
-    if (!sum_.defined()) throw NotFiniteError("no model of the labels has a finite loss");
-    return sum_ / total_;
+  const Label& best() const { return best_; }
+  void average(uint64_t seed, CleanTableResult& r) const {
+    if (losses_.empty()) {
+      throw NotFiniteError("clean: no noise model has a finite loss; are the features too large?");
+    }
+    const Tensor losses = at::stack(losses_), priors = at::tensor(priors_, at::kDouble);
+    const Tensor shares = bootstrap_shares(
+        losses.size(1), seed, [&](const Tensor& weights) { return priors - losses.mv(weights); });
+    const auto mean = [&](const std::vector<Tensor>& predicted) {
+      return at::tensordot(shares, at::stack(predicted), {0}, {0});
+    };
+    r.posterior = mean(posteriors_);
+    r.noise = mean(noises_);
   }
 
  private:
-  double least_ = std::numeric_limits<double>::infinity(), total_ = 0;
-  Tensor sum_;
-};
-
-// Models of the labels: the best, and what all of them say together.
-struct LabelModels {
-  Label best;
-  LikelyMean posterior, noise;
-
-  void add(const Job& job, const Label& one) {
-    const double loss = one.loss * static_cast<double>(job.rows + job.trusted);
-    posterior.add(loss, true_label_posterior(evidence(job, one.scores, one.temperature), one.noise));
-    noise.add(loss, one.noise);
-    if (one.loss < best.loss) best = one;
-  }
+  Label best_;
+  std::vector<Tensor> losses_, posteriors_, noises_;
+  std::vector<double> priors_;
 };
 
 // Regressions that know T.
@@ -207,8 +206,8 @@ void learn_labels(Job& job, LabelModels& models) {
   }
 }
 
-// A regression that takes every label as right has seen no T, which only stands behind its predictions, and
-// so it does not wander off where rows are few. Even noise is enough to find the best of them.
+// A regression that takes every label as right is fitted without T, which is applied to its predictions
+// afterwards; it is more stable where rows are few. Even noise is enough to find the best of them.
 Label with_even_noise(const Job& job, const Tensor& scores, double logarithm) {
   Label now;
   now.noise = even_noise(job.classes, first_share);
@@ -220,6 +219,17 @@ Label with_even_noise(const Job& job, const Tensor& scores, double logarithm) {
   now.loss = job.mean(sum_of(given_label_losses(evidence(job, scores, now.temperature), now.noise)) +
                       sum_of(job.trusted_losses(scores, now.temperature.value)) + now.temperature.prior());
   return now;
+}
+
+// The mean loss of held-out labels with every label taken as right. The temperature is that of the noise
+// models, so that noise alone decides between them.
+double loss_without_noise(const Job& job, const Tensor& scores, const Tensor& given) {
+  const auto loss = [&](double t) {
+    return -sum_of((t * job.train_part(scores)).log_softmax(1) * given) +
+           sum_of(job.trusted_losses(scores, t));
+  };
+  const Temperature t = job.trusted == 0 ? Temperature{} : best_temperature(loss);
+  return job.mean(loss(t.value) + t.prior());
 }
 
 using Seen = std::function<void(double logarithm, const Tensor& held_out_scores)>;
@@ -316,24 +326,26 @@ CleanTableResult clean_table(const CleanTableData& data, const CleanTableOptions
   const Tensor given = label_matrix(data.given, data.classes);
   CleanTableResult r;
   Label plain;
+  r.baseline_loss = std::numeric_limits<double>::infinity();
   r.baseline = fit_model(job, given, strongest, weakest, false, [&](double logarithm, const Tensor& scores) {
+    r.baseline_loss = std::min(r.baseline_loss, loss_without_noise(job, scores, given));
     Label now = with_even_noise(job, scores, logarithm);
     if (now.loss < plain.loss) plain = std::move(now);
   });
-  r.baseline_loss = r.baseline.held_out_loss;
   job.cross.start_from(
       std::vector<Tensor>(static_cast<size_t>(options.folds), at::zeros_like(job.cross.mean_weights())));
   LabelModels models;
   learn_labels(job, models);
-  judge(job, plain);
-  models.add(job, plain);
-  const Label& labels = models.best;
+  if (plain.scores.defined()) {
+    judge(job, plain);
+    models.add(job, plain);
+  }
+  models.average(options.seed, r);
+  const Label& labels = models.best();
   r.loss = labels.loss;
-  r.noise = models.noise.value();
   r.noise_strength = labels.strength;
   r.label_temperature = labels.temperature.value;
   r.label_logarithm = labels.logarithm;
-  r.posterior = models.posterior.value();
   r.wrong = 1 - r.posterior.gather(1, data.given.unsqueeze(1)).squeeze(1);
   r.expected_wrong = sum_of(r.wrong);
   r.kept_baseline = !(r.loss < r.baseline_loss);

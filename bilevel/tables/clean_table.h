@@ -7,10 +7,11 @@
 //             labels under p(given) = sum_k p_k T[k, given], and trusted labels under p itself
 //     inner:  the regression on the other folds, by the same likelihood
 //
-// What is reported of a row is the posterior q_k ~ p_k T[k, given], with p from the fit that has not seen the
-// row. Suspects are the rows that maximise the expected F1 under these probabilities, of those whose given
-// label is wrong with a probability of at least 1/4. The final model is
-// fitted to q as soft labels, with a regulariser and a temperature of its own.
+// Several such models, one for each regulariser and one whose regression takes every label as right, each
+// give a row the posterior q_k ~ p_k T[k, given], with p from the fit that has not seen the row. Reported is
+// their mean, weighted by the likelihood of held-out labels under each. Suspects are the rows that maximise
+// the expected F1 under these probabilities, of those whose given label is wrong with a probability of at
+// least 1/4. The final model is fitted to q as soft labels, with a regulariser and a temperature of its own.
 
 #include <cstdint>
 #include <string>
@@ -54,12 +55,12 @@ struct CleanTableResult {
   std::vector<int64_t> suspects;  // the most suspect first
   double threshold = 0;           // the smallest probability among them
   double expected_wrong = 0;      // how many labels, the sum of `wrong`
-  Tensor noise;                   // classes x classes
-  double noise_strength = 0;      // of its prior
-  double label_temperature = 1;   // of the probabilities that the posterior is made of
-  double label_logarithm = 0;     // of the regulariser that the posterior was found with
-  // Mean held-out losses of all labels, as the outer objective has them: under the noise model, and with
-  // every label taken as right. The second being smaller, the baseline is returned and nothing is suspect.
+  Tensor noise;                   // classes x classes, the mean of the models'
+  double noise_strength = 0;      // of the best model: of T's prior,
+  double label_temperature = 1;   // of its probabilities,
+  double label_logarithm = 0;     // of its regulariser
+  // Mean held-out losses of all labels, as the outer objective has them: under the best noise model, and with
+  // every label taken as right. If the second is smaller, the baseline is returned and nothing is suspect.
   double loss = 0, baseline_loss = 0;
   bool kept_baseline = false;
   TableModel model;     // what is returned: the cleaned one, or the baseline

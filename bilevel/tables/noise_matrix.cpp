@@ -89,24 +89,27 @@ NoiseStrength choose_noise_strength(const NoiseEvidence& evidence, const Tensor&
                                     int64_t folds, double least_right) {
   struct Part {
     NoiseEvidence others, held_out;
+    Tensor held_out_rows;
   };
   std::vector<Part> parts;
   for (int64_t k = 0; k < folds; ++k) {
-    const auto rows = [&](const Tensor& mask) {
-      const Tensor index = mask.nonzero().squeeze(1);
+    const auto at_rows = [&](const Tensor& index) {
       return NoiseEvidence{evidence.probabilities.index_select(0, index),
                            evidence.given.index_select(0, index)};
     };
-    parts.push_back({rows(fold.ne(k)), rows(fold.eq(k))});
+    const Tensor held_out = fold.eq(k).nonzero().squeeze(1);
+    parts.push_back({at_rows(fold.ne(k).nonzero().squeeze(1)), at_rows(held_out), held_out});
   }
-  NoiseStrength best{.loss = std::numeric_limits<double>::infinity()};
+  NoiseStrength best;
+  best.loss = std::numeric_limits<double>::infinity();
   for (const double strength : strengths) {
-    double loss = 0;
+    const Tensor losses = at::zeros({evidence.given.numel()}, at::kDouble);
     for (const Part& part : parts) {
       const Tensor noise = estimate_noise(part.others, start, strength, least_right);
-      loss += given_label_losses(part.held_out, noise).sum().item<double>();
+      losses.index_put_({part.held_out_rows}, given_label_losses(part.held_out, noise));
     }
-    if (loss < best.loss) best = {.strength = strength, .loss = loss};
+    const double loss = losses.sum().item<double>();
+    if (loss < best.loss) best = {.strength = strength, .loss = loss, .losses = losses};
   }
   return best;
 }

@@ -33,7 +33,8 @@ Tensor true_label_posterior(const NoiseEvidence& evidence, const Tensor& noise);
 
 struct NoiseStrength {
   double strength = 0;
-  double loss = 0;  // the sum over all rows of -log p(given label), T being estimated on the other folds
+  double loss = 0;     // the sum of `losses`
+  Tensor losses = {};  // one per row: -log p(given label), T being estimated on the other folds
 };
 NoiseStrength choose_noise_strength(const NoiseEvidence& evidence, const Tensor& start, const Tensor& fold,
                                     int64_t folds, double least_right = 0);

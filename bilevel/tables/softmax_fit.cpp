@@ -15,8 +15,8 @@ namespace {
 constexpr double intercept_penalty = 1e-9;
 constexpr int64_t most_fit_gradients = 1000, most_products = 1000, lbfgs_memory = 10;
 
-// Both functions work on classes x rows and classes x columns: with few classes, the exponentials and sums of a
-// row each end in the middle of a vector of the processor, those of a class do not.
+// Both functions work on classes x rows and classes x columns: with few classes, the exponentials and sums of
+// a row each end in the middle of a vector of the processor, those of a class do not.
 
 // Columns x 1, or x classes.
 Tensor as_matrix(const Tensor& penalty) { return penalty.dim() == 1 ? penalty.unsqueeze(1) : penalty; }

@@ -79,6 +79,21 @@ TEST(CleanJob, OnTensorsItIsCleanTable) {
   EXPECT_TRUE(result.files.empty());
 }
 
+// With every label right, the noise models predict held-out labels no better, and nothing is suspect.
+// weights.csv still ranks the rows by them.
+TEST(CleanJob, ReturnsTheBaselineAndRanksRowsWhereNoLabelIsWrong) {
+  const ExampleSets sets = example_sets();
+  RunContext context;
+  const CleanJobResult result = run_clean(plain_options(), sets, context);
+  ASSERT_TRUE(result.table);
+  EXPECT_TRUE(result.table->kept_baseline);
+  EXPECT_EQ(result.json.at("returned"), "baseline");
+  EXPECT_TRUE(result.clean.suspects.empty());
+  EXPECT_TRUE(result.clean.suggested.equal(sets.train.labels));
+  EXPECT_TRUE(result.clean.weights.equal(1 - result.table->wrong));
+  EXPECT_GT(result.table->wrong.max().item<double>(), 0);
+}
+
 TEST(CleanJob, FilesAndTensorsGiveTheSameBitsByEitherWay) {
   const TemporaryFolder folder;
   const ExampleSets sets = example_sets(0.3);
