@@ -158,6 +158,7 @@ class CsvReader {
   void fill_means(CsvTable& table, const TableSchema& schema) const;
 
   void note_dialect(std::vector<std::string>& notes) const;
+  void note_truths(std::vector<std::string>& notes) const;
 
   // About 8 MiB a block, as joining blocks at the end takes less memory than growing one array, but no more
   // rows than the file has room for: a field and what ends it take two bytes.

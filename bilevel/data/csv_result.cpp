@@ -61,6 +61,7 @@ CsvTable CsvReader::finish() {
   if (options_.missing == "mean" && missing_.count > 0) fill_means(table, schema);
   if (has_header_ || has_text()) table.names = schema.feature_names();
   note_dialect(table.notes);
+  note_truths(table.notes);
   return table;
 }
 
@@ -263,6 +264,14 @@ void CsvReader::note_dialect(std::vector<std::string>& notes) const {
   }
   if (options_.decimal == '\0' && dialect_.decimal == ',') {
     notes.push_back(fmt::format("{}: decimals are written with commas", path_));
+  }
+}
+
+void CsvReader::note_truths(std::vector<std::string>& notes) const {
+  for (const size_t i : feature_order_) {
+    if (columns_[i].truths == 0) continue;
+    notes.push_back(fmt::format("{}: True and False in {} are read as 1 and 0, because {} has numbers there",
+                                path_, column_text(i), options_.like->file));
   }
 }
 

@@ -28,8 +28,10 @@ constexpr double one_model = 4;  // a pull of e^4 times the number of rows leave
 constexpr std::array<double, 2> intercept_parts{1, 0.1};
 constexpr int64_t most_models = 192;  // that are compared: the grid of rho, pulls and parts has fewer
 constexpr double kept_likelihood = 0.9;
-constexpr double rho_deviation = 3;  // of its logarithm around 0: a prior that counts as one row
-// Which rows share a fold is chance that a small table feels: its losses are the means over several deals.
+constexpr double rho_deviation =
+    3;  // of its logarithm around 0: a prior that is added once to the sum over rows
+// Which rows share a fold is random, which matters in small tables: their losses are means over several
+// deals. (Those of a common strength; pairs are searched on the first deal.)
 constexpr int64_t few_rows = 200, deals_of_few_rows = 3;
 constexpr double pair_deviation = 3;  // of a pair's logarithm around the common one
 constexpr double largest_offset = 12;

@@ -145,6 +145,9 @@ TEST_F(TableKinds, TrueAndFalseAreNumbersWhereTheTrainingFileHasNumbers) {
     return read_files({train, folder_.put("new.csv", text)}).at(1).features.dense;
   };
   EXPECT_TRUE(second("flag,size,y\nTrue,5,0\nfalse,6,1\n").equal(rows({1, 5, 0, 6}, 2)));
+  EXPECT_THAT(notes_, ElementsAre(folder_.at("new.csv") +
+                                  ": True and False in column 0 ('flag') are read as 1 and 0, because " +
+                                  train + " has numbers there"));
   for (const std::string mixed : {"flag,size,y\nTrue,5,0\n0,6,1\n", "flag,size,y\n0,5,0\nTrue,6,1\n"}) {
     EXPECT_THAT(message_of([&] { second(mixed); }),
                 HasSubstr("line 3: expected numbers alone or True and False alone in column 0 ('flag')"));
