@@ -300,7 +300,6 @@ TEST(House, no_message_of_the_library_names_a_flag) {
       "check/diagnose_recommendation.cpp",
       "check/verdict.cpp",
       "clean/clean.cpp",
-      "clean/suspect_pictures.cpp",
       "interact/interact.cpp",
       "meta/learn.cpp",
       "nas/search.cpp",
