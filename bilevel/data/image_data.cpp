@@ -32,10 +32,10 @@ Tensor as_pictures(const Tensor& images) {
 ImageData load_named(const ImageDataOptions& options) {
   const ImageClasses set = load_image_classes(options.data, options.folder);
   ImageData data;
-  data.train_images = as_pictures(set.train_images);
-  data.train_labels = set.train_labels;
-  data.test_images = as_pictures(set.test_images);
-  data.test_labels = set.test_labels;
+  data.train_images = as_pictures(set.train.images);
+  data.train_labels = set.train.labels;
+  data.test_images = as_pictures(set.test.images);
+  data.test_labels = set.test.labels;
   data.class_names = set.classes;
   if (options.data == "cifar10") {  // as published with the search spaces, so that results compare
     data.mean = {125.3, 123.0, 113.9};

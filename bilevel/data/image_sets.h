@@ -40,8 +40,7 @@ std::vector<std::string> image_set_names();
 const ImageSet& image_set(std::string_view name);  // throws std::invalid_argument naming those that exist
 
 struct ImageClasses {
-  Tensor train_images, test_images;  // uint8, N x 784 or N x 3 x 32 x 32, CPU
-  Tensor train_labels, test_labels;  // int64, N
+  LabelledImages train, test;        // of uint8, N x 784 or N x 3 x 32 x 32, CPU
   std::vector<std::string> classes;  // names
 };
 
