@@ -1,5 +1,5 @@
 #pragma once
-// Images with their labels: as files hold them, bytes on the CPU, or ready for a network.
+// Images with their labels: as files hold them, bytes on the CPU, or ready for a network. The type for both.
 
 #include "bilevel/core/tensor.h"
 

@@ -362,9 +362,9 @@ SearchJobResult run_search(SearchJobOptions options, RunContext& context) {
 }
 
 SearchJobResult run_search_on(const ImageData& images, SearchJobOptions options, RunContext& context) {
-  check_images(images.train_images, images.train_labels, "data", "labels", images.train_images);
-  if (images.test_images.defined()) {
-    check_images(images.test_images, images.test_labels, "test_images", "test_labels", images.train_images);
+  check_images(images.train.images, images.train.labels, "data", "labels", images.train.images);
+  if (images.test.images.defined()) {
+    check_images(images.test.images, images.test.labels, "test_images", "test_labels", images.train.images);
   }
   return run_on(&images, std::move(options), context);
 }

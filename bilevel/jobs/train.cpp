@@ -94,14 +94,14 @@ struct TrainSetup {
 
 void take_part(ImageData& data, int64_t size, uint64_t seed) {
   if (size == 0) return;
-  if (size > data.train_labels.numel()) {
+  if (size > data.train.labels.numel()) {
     throw OptionError(fmt::format("{}: there are only {} training images", named("train_size", word_of(size)),
-                                  data.train_labels.numel()));
+                                  data.train.labels.numel()));
   }
   const Tensor part =
-      make_splits(data.train_labels, data.classes, {.train = size}, Balance::equal, seed).train;
-  data.train_images = select_rows(data.train_images, part);
-  data.train_labels = data.train_labels.index_select(0, part);
+      make_splits(data.train.labels, data.classes, {.train = size}, Balance::equal, seed).train;
+  data.train.images = select_rows(data.train.images, part);
+  data.train.labels = data.train.labels.index_select(0, part);
 }
 
 TrainSetup set_up_training(TrainJobOptions& o, const at::TensorOptions& tensors, const RunContext& context) {
@@ -113,19 +113,19 @@ TrainSetup set_up_training(TrainJobOptions& o, const at::TensorOptions& tensors,
   take_part(setup.data, o.train_size, o.train.seed);
   const ImageData& data = setup.data;
   setup.digest =
-      data_digest({data.train_images, data.train_labels, data.test_images, data.test_labels}, {data.classes});
+      data_digest({data.train.images, data.train.labels, data.test.images, data.test.labels}, {data.classes});
   context.agree("data", {{"digest", setup.digest}});
   nas::NetworkOptions network{.channels = o.channels, .cells = o.cells};
-  network.input_channels = data.train_images.size(1);
-  network.height = data.train_images.size(2);
-  network.width = data.train_images.size(3);
+  network.input_channels = data.train.images.size(1);
+  network.height = data.train.images.size(2);
+  network.width = data.train.images.size(3);
   network.classes = data.classes;
   network.imagenet_stem = o.imagenet;
   network.auxiliary = o.train.auxiliary > 0;
   setup.network = std::make_unique<nas::Network>(space, nas::parse_genotype(space, o.genotype), network);
   setup.training = std::make_unique<nas::Training>(
-      *setup.network, DeviceImages(data.train_images, data.train_labels, data.mean, data.std, tensors),
-      DeviceImages(data.test_images, data.test_labels, data.mean, data.std, tensors), o.train, setup.ranks);
+      *setup.network, DeviceImages(data.train.images, data.train.labels, data.mean, data.std, tensors),
+      DeviceImages(data.test.images, data.test.labels, data.mean, data.std, tensors), o.train, setup.ranks);
   return setup;
 }
 
@@ -213,8 +213,8 @@ TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
   TrainJobResult result{.genotype = o.genotype, .data = o.data.data};
   result.parameters = setup.network->parameters();
   result.multiply_adds = setup.network->multiply_adds();
-  result.train_images = setup.data.train_labels.numel();
-  result.test_images = setup.data.test_labels.numel();
+  result.train_images = setup.data.train.labels.numel();
+  result.test_images = setup.data.test.labels.numel();
   result.folder = context.folder_name();
   context.work([&] {
     if (context.has_folder()) {
