@@ -23,6 +23,7 @@
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/event_file.h"
 #include "bilevel/run/json_value.h"
 
 namespace bilevel {

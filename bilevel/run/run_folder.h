@@ -24,9 +24,10 @@
 
 #include "bilevel/fields/option_text.h"
 #include "bilevel/run/checkpoint.h"
-#include "bilevel/run/event_file.h"
 
 namespace bilevel {
+
+class EventFile;
 
 enum class RunStatus {
   running,

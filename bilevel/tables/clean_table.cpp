@@ -14,6 +14,7 @@
 
 #include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
+#include "bilevel/tables/cross_fit.h"
 #include "bilevel/tables/folds.h"
 #include "bilevel/tables/line_minimum.h"
 #include "bilevel/tables/noise_matrix.h"

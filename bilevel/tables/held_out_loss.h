@@ -7,10 +7,9 @@
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/tables/cross_fit.h"
+#include "bilevel/tables/table_loss.h"
 
 namespace bilevel {
-
-enum class TableLoss { cross_entropy, squared };
 
 // Unlike an ExampleSet scaled, with training and validation rows together: a fold holds each out; below 0 =
 // none does.

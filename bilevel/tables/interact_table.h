@@ -17,7 +17,7 @@
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/data/example_set.h"
-#include "bilevel/tables/cross_fit.h"
+#include "bilevel/tables/fit_counts.h"
 #include "bilevel/tables/table_hooks.h"
 
 namespace bilevel {

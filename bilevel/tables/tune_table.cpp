@@ -14,6 +14,7 @@
 #include "bilevel/core/lbfgs.h"
 #include "bilevel/core/random.h"
 #include "bilevel/tables/folds.h"
+#include "bilevel/tables/held_out_loss.h"
 #include "bilevel/tables/lasso_path.h"
 #include "bilevel/tables/penalty_groups.h"
 #include "bilevel/tables/scaled_table.h"

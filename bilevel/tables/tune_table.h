@@ -22,9 +22,9 @@
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/data/example_set.h"
-#include "bilevel/tables/cross_fit.h"
-#include "bilevel/tables/held_out_loss.h"
+#include "bilevel/tables/fit_counts.h"
 #include "bilevel/tables/table_hooks.h"
+#include "bilevel/tables/table_loss.h"
 
 namespace bilevel {
 
