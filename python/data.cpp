@@ -74,7 +74,6 @@ ImageData images_from(const py::dict& data) {
   }
   images.class_names = names_from(data, "class_names");
   images.classes = static_cast<int64_t>(images.class_names.size());
-  measure_channels(images.train.images, images.mean, images.std);
   return images;
 }
 

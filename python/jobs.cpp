@@ -505,7 +505,10 @@ void add_jobs(py::module_& m) {
     return run_search_on(d, o, c);
   };
   add("search", data_job<SearchJobOptions, ImageData>("search", images_from, run_search, search_on));
-  add("train", plain_job<TrainJobOptions>("train", run_train));
+  const auto train_on = [](const TrainJobOptions& o, const ImageData& d, RunContext& c) {
+    return run_train_on(d, o, c);
+  };
+  add("train", data_job<TrainJobOptions, ImageData>("train", images_from, run_train, train_on));
   add("learn", plain_job<LearnJobOptions>("learn", run_learn));
   add("adapt", plain_job<AdaptJobOptions>("adapt", run_adapt));
   add("predict", plain_job<PredictJobOptions>("predict", run_predict));

@@ -110,26 +110,6 @@ ImageData load_idx(const ImageDataOptions& options) {
   return data;
 }
 
-void hold_out_test(ImageData& data, const ImageDataOptions& options) {
-  const int64_t count = data.train.labels.numel();
-  const auto test = static_cast<int64_t>(std::llround(options.test_fraction * static_cast<double>(count)));
-  if (test < 1 || test >= count) {
-    throw std::invalid_argument(
-        fmt::format("test_fraction = {}: takes {} of {} images; both the training and the test set need "
-                    "one: bring more images, or a test set",
-                    options.test_fraction, test, count));
-  }
-  // From the labels and a fixed stream alone. The seed of a run must not choose: a cell that was found with
-  // one seed would be tested, with another, on images that chose it. Nor may the pixels, which follow the
-  // image size.
-  const Splits splits = make_splits(data.train.labels, data.classes, {count - test, 0, test},
-                                    Balance::proportional, named_seed(0, "held-out test images"));
-  data.held_out = splits.test;
-  data.test = {select_rows(data.train.images, splits.test), data.train.labels.index_select(0, splits.test)};
-  data.train = {select_rows(data.train.images, splits.train),
-                data.train.labels.index_select(0, splits.train)};
-}
-
 std::string size_text(const Tensor& images) {
   return fmt::format("{} channels of {} x {}", images.size(1), images.size(3), images.size(2));
 }
@@ -147,6 +127,26 @@ void ImageDataOptions::validate() const {
     throw std::invalid_argument(fmt::format("{} is missing: test_images and test_labels go together",
                                             test_images.empty() ? "test_images" : "test_labels"));
   }
+}
+
+void hold_out_test(ImageData& data, double test_fraction) {
+  const int64_t count = data.train.labels.numel();
+  const auto test = static_cast<int64_t>(std::llround(test_fraction * static_cast<double>(count)));
+  if (test < 1 || test >= count) {
+    throw std::invalid_argument(
+        fmt::format("test_fraction = {}: takes {} of {} images; both the training and the test set need "
+                    "one: bring more images, or a test set",
+                    test_fraction, test, count));
+  }
+  // From the labels and a fixed stream alone. The seed of a run must not choose: a cell that was found with
+  // one seed would be tested, with another, on images that chose it. Nor may the pixels, which follow the
+  // image size.
+  const Splits splits = make_splits(data.train.labels, data.classes, {count - test, 0, test},
+                                    Balance::proportional, named_seed(0, "held-out test images"));
+  data.held_out = splits.test;
+  data.test = {select_rows(data.train.images, splits.test), data.train.labels.index_select(0, splits.test)};
+  data.train = {select_rows(data.train.images, splits.train),
+                data.train.labels.index_select(0, splits.train)};
 }
 
 void measure_channels(const Tensor& images, std::vector<double>& mean, std::vector<double>& std) {
@@ -201,7 +201,7 @@ ImageData load_image_data(const ImageDataOptions& options) {
     data.train.images = resize_images(data.train.images, options.image_size);
     if (data.test.images.defined()) data.test.images = resize_images(data.test.images, options.image_size);
   }
-  if (!data.test.images.defined()) hold_out_test(data, options);
+  if (!data.test.images.defined()) hold_out_test(data, options.test_fraction);
   if (data.train.images.sizes().slice(1) != data.test.images.sizes().slice(1)) {
     throw std::runtime_error(fmt::format(
         "{}: the training images have {}, the test images {}; bring them to one size, for example with "

@@ -104,11 +104,12 @@ void take_part(ImageData& data, int64_t size, uint64_t seed) {
   data.train.labels = data.train.labels.index_select(0, part);
 }
 
-TrainSetup set_up_training(TrainJobOptions& o, const at::TensorOptions& tensors, const RunContext& context) {
+TrainSetup set_up_training(TrainJobOptions& o, const ImageData* images, const at::TensorOptions& tensors,
+                           const RunContext& context) {
   TrainSetup setup;
   setup.ranks = batch_ranks(o.batch_norm, tensors, context);
   const nas::SearchSpace space = nas::make_space(o.space);
-  setup.data = load_image_data(o.data);
+  setup.data = images == nullptr ? load_image_data(o.data) : *images;
   for (const std::string& note : setup.data.notes) context.line(note);
   take_part(setup.data, o.train_size, o.train.seed);
   const ImageData& data = setup.data;
@@ -200,17 +201,15 @@ Json train_json(const TrainJobResult& r, const std::string& space, const ImageDa
   return out;
 }
 
-}  // namespace
-
-TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
+TrainJobResult run_on(const ImageData* images, TrainJobOptions o, RunContext& context) {
   TrainJobOptions defaults;
   OptionsView(o).mark_changed(OptionsView(defaults));
   if (context.resumes()) keep_batch_norm(OptionsView(o), read_stored_run(context.place().resume));
   find_genotype(o);
   complete_training(o);
-  const TrainSetup setup = set_up_training(o, apply(o.compute, context), context);
+  const TrainSetup setup = set_up_training(o, images, apply(o.compute, context), context);
   context.open("train", o.train.seed, OptionsView(o));
-  TrainJobResult result{.genotype = o.genotype, .data = o.data.data};
+  TrainJobResult result{.genotype = o.genotype, .data = images == nullptr ? o.data.data : ""};
   result.parameters = setup.network->parameters();
   result.multiply_adds = setup.network->multiply_adds();
   result.train_images = setup.data.train.labels.numel();
@@ -235,6 +234,17 @@ TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
     context.end(result.end.status, "", result.json);
   });
   return result;
+}
+
+}  // namespace
+
+TrainJobResult run_train(TrainJobOptions options, RunContext& context) {
+  return run_on(nullptr, std::move(options), context);
+}
+
+TrainJobResult run_train_on(const ImageData& images, TrainJobOptions options, RunContext& context) {
+  const ImageData data = completed(images, /*needs_test=*/true);
+  return run_on(&data, std::move(options), context);
 }
 
 }  // namespace bilevel
