@@ -41,7 +41,8 @@ struct ImageData {
 ImageData load_image_data(const ImageDataOptions& options);
 
 // Takes this fraction of the training images, class by class, for a test set. They follow from the labels
-// alone, so that files and memory give the same. Throws std::invalid_argument where either set would be empty.
+// alone, so that files and memory give the same. Throws std::invalid_argument where either set would be
+// empty.
 void hold_out_test(ImageData& data, double test_fraction = ImageDataOptions{}.test_fraction);
 
 // Per channel over all pixels, exact; a channel that is constant gets a deviation of 1, as there is nothing

@@ -12,6 +12,7 @@
 
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/count.h"
+#include "bilevel/jobs/export.h"
 #include "tests/cli/image_files.h"
 #include "tests/temporary_folder.h"
 
@@ -93,7 +94,8 @@ TEST(TrainJob, OnImagesInMemoryItIsThatOnTheSameImagesInFiles) {
   EXPECT_TRUE(in_memory.state.statistics.equal(from_files.state.statistics));
   EXPECT_EQ(in_memory.json.at("held_out"), from_files.json.at("held_out"));
   EXPECT_EQ(in_memory.json.at("data"), "");
-  for (const char* measured : {"data", "seconds", "history"}) in_memory.json[measured] = from_files.json.at(measured);
+  for (const char* measured : {"data", "seconds", "history"})
+    in_memory.json[measured] = from_files.json.at(measured);
   EXPECT_EQ(in_memory.json, from_files.json);
 
   ImageData given = load_image_data(small_training(folder).data);  // with its test set
@@ -121,6 +123,25 @@ TEST(TrainJob, WhatIsNotGivenIsTheSpacesRecipe) {
   EXPECT_EQ(effective("nesterov"), "false");
   EXPECT_EQ(effective("schedule"), "cosine");
   EXPECT_EQ(effective("batch"), "8");
+}
+
+TEST(ExportJob, SaysInTypesWhatTheModelTakesAndGives) {
+  const TemporaryFolder folder;
+  write_images(folder);
+  TrainJobOptions o = small_training(folder);
+  o.train.epochs = 1;
+  RunContext kept({.keep = true, .out = folder / "run"}, {}), context;
+  (void)run_train(o, kept);
+  const ExportJobResult r = run_export({.run = folder / "run", .format = "npz"}, context);
+  ASSERT_EQ(r.inputs.size(), 1U);
+  EXPECT_EQ(r.inputs[0].name, "images");
+  EXPECT_EQ(r.inputs[0].type, "float32");
+  EXPECT_EQ(r.inputs[0].shape, (std::vector<int64_t>{1, 8, 8}));
+  EXPECT_EQ(r.model_output.name, "scores");
+  EXPECT_EQ(r.model_output.width, 2);
+  // As the file says it.
+  EXPECT_EQ(r.description.at("inputs")[0].at("holds"), r.inputs[0].holds);
+  EXPECT_EQ(r.description.at("output").at("holds"), r.model_output.holds);
 }
 
 // Earlier versions stored the flag by its opposite.
