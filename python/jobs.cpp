@@ -1,22 +1,16 @@
 // The jobs of the library: each takes keywords that its field table names and gives back plain data.
 
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bilevel/algorithms/double_loop.h"
-#include "bilevel/algorithms/option_fields.h"
-#include "bilevel/algorithms/options.h"
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/core/spectrum.h"
-#include "bilevel/fields/option_text.h"
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/jobs/adapt.h"
 #include "bilevel/jobs/check.h"
@@ -34,13 +28,12 @@
 #include "bilevel/jobs/train.h"
 #include "bilevel/jobs/tune.h"
 #include "python/data.h"
-#include "python/doors.h"
-#include "python/held.h"
 #include "python/hypergradient_options.h"
 #include "python/job_results.h"
 #include "python/keywords.h"
 #include "python/listener.h"
 #include "python/module.h"
+#include "python/own_parts.h"
 #include "python/problem.h"
 
 namespace bilevel::python {
@@ -198,19 +191,11 @@ std::function<py::dict(const py::dict&)> data_job(const std::string& name, Conve
   };
 }
 
-EstimatorList own_estimators(const Call& call) {
-  EstimatorList list;
-  for (const py::handle& one : call.own) {
-    list.push_back(estimator_from(py::reinterpret_borrow<py::object>(one)));
-  }
-  return list;
-}
-
 py::dict check(const py::dict& arguments) {
   const Call call = read(arguments);
   CheckJobOptions options;
   give("check", options, call);
-  options.check.own = own_estimators(call);
+  options.check.own = own_estimators(call.own);
   const Shapes shapes = open_door(call, options.problem);
   return run_job("check", options, call, shapes, run_check);
 }
@@ -219,24 +204,9 @@ py::dict diagnose(const py::dict& arguments) {
   const Call call = read(arguments);
   DiagnoseJobOptions options;
   give("diagnose", options, call);
-  options.diagnose.own = own_estimators(call);
+  options.diagnose.own = own_estimators(call.own);
   const Shapes shapes = open_door(call, options.problem);
   return run_job("diagnose", options, call, shapes, run_diagnose);
-}
-
-// An algorithm of Python's as comparisons make it: with the outer steps that are tried, and the inner rate
-// where it has one.
-MakeAlgorithm maker_of(const py::object& object) {
-  struct Object {
-    py::object object;
-  };
-  const auto all = held(Object{object});
-  return [all](const AlgorithmSettings& settings) -> std::unique_ptr<Algorithm> {
-    const py::gil_scoped_acquire lock;
-    const py::object copy = py::module_::import("copy").attr("copy")(all->object);
-    if (py::hasattr(copy, "inner_rate")) copy.attr("inner_rate") = settings.inner.rate;
-    return algorithm_from(copy, settings.outer);
-  };
 }
 
 py::dict compare(const py::dict& arguments) {
@@ -248,94 +218,6 @@ py::dict compare(const py::dict& arguments) {
   }
   const Shapes shapes = open_door(call, options.problem);
   return run_job("compare", options, call, shapes, run_compare);
-}
-
-// An estimator that several may hold, as a double loop takes one.
-struct SharedEstimator : HypergradientEstimator {
-  explicit SharedEstimator(std::shared_ptr<const HypergradientEstimator> e) : all(std::move(e)) {}
-  std::string_view name() const override { return all->name(); }
-  bool implicit() const override { return all->implicit(); }
-  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override {
-    return all->estimate(oracle, request);
-  }
-  std::shared_ptr<const HypergradientEstimator> all;
-};
-
-// An option that would be ignored is an error: an algorithm or an estimator of Python's reads its own
-// attributes, the outer steps and, if it runs in a double loop, the inner steps.
-void refuse_unread_by_own(const SolveJobOptions& options, const std::string& name, bool is_estimator,
-                          bool has_inner_rate) {
-  SolveJobOptions o = options;
-  const OptionsView view(o);
-  const AlgorithmSettings& settings = o.algorithm.settings;
-  refuse_ignored_accuracy(o.given, o.automatic, Json(), false);
-  if (is_estimator && o.given(o.algorithm.algorithm) && o.algorithm.algorithm != "double-loop") {
-    throw OptionError(fmt::format("{} does not take an estimator of one's own: leave it out, or take {}",
-                                  named("algorithm", o.algorithm.algorithm),
-                                  named("algorithm", "double-loop")));
-  }
-  std::set<std::string> reads;
-  for (const Field& field : outer_fields().rows()) reads.insert(field.name);
-  if (is_estimator) {
-    for (const Field& field : inner_fields().rows()) reads.insert(field.name);
-  }
-  if (has_inner_rate) reads.insert("inner_rate");
-  for (const std::string& option : algorithm_options()) {
-    if (!view.is_given(view.at(option))) continue;
-    if (!reads.contains(option)) {
-      throw OptionError(
-          fmt::format("{} changes nothing for {}: give it to {} when it is made", named(option), name, name));
-    }
-    if (is_estimator || option == "outer_momentum") require_read({"double-loop"}, settings, option);
-  }
-  if (o.algorithm.solve.on_failure != OnFailure::stop) {
-    throw OptionError(
-        fmt::format("{}: {} is of one's own, and repairs are known for the library's algorithms alone; "
-                    "leave it out",
-                    named("on_failure", std::string(name_of(o.algorithm.solve.on_failure))), name));
-  }
-}
-
-// With an algorithm or an estimator of Python's: what the registry knows of its own ones is not asked.
-SolveJobResult solve_own(SolveJobOptions& o, const py::object& own, RunContext& context) {
-  const bool is_estimator = [&] {
-    const py::gil_scoped_acquire lock;
-    return py::hasattr(own, "compute");
-  }();
-  AlgorithmSettings& settings = o.algorithm.settings;
-  std::unique_ptr<Algorithm> algorithm;
-  std::string name;
-  bool has_inner_rate = is_estimator;
-  {
-    const py::gil_scoped_acquire lock;
-    name = is_estimator ? estimator_from(own)->name() : algorithm_from(own, settings.outer)->name();
-    if (!is_estimator && py::hasattr(own, "inner_rate")) {
-      const py::object rate = own.attr("inner_rate");
-      has_inner_rate = PyFloat_Check(rate.ptr()) || PyLong_Check(rate.ptr());
-    }
-  }
-  refuse_unread_by_own(o, name, is_estimator, has_inner_rate);
-  o.problem.data.tensors = apply(o.compute, context);
-  const NamedProblem problem = make_problem(OptionsView(o), o.problem, o.given);
-  o.algorithm.solve.seed = o.problem.data.seed;
-  o.algorithm.algorithm = "double-loop";
-  set_problem_defaults(o.given, problem, o.algorithm);
-  o.algorithm.solve.settings.reset();  // a failure names what the registry's algorithms are made of
-  {
-    const py::gil_scoped_acquire lock;
-    if (is_estimator) {
-      algorithm =
-          std::make_unique<DoubleLoop>(DoubleLoopOptions{.inner = settings.inner, .outer = settings.outer},
-                                       std::make_unique<SharedEstimator>(estimator_from(own)));
-    } else {
-      const bool given = o.given(settings.inner.rate);
-      if (has_inner_rate && !given) settings.inner.rate = py::float_(own.attr("inner_rate"));
-      algorithm = given ? maker_of(own)(settings) : algorithm_from(own, settings.outer);
-      o.algorithm.algorithm = name;
-    }
-  }
-  o.algorithm.solve.validate();
-  return run_solve_with(*algorithm, has_inner_rate, problem, o, context);
 }
 
 py::dict solve_job(const py::dict& arguments) {
