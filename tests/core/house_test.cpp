@@ -311,16 +311,11 @@ TEST(House, the_papers_items_know_no_command_line) {
 TEST(House, no_message_of_the_library_names_a_flag) {
   // Text that is kept in results and shown as it is, or that is typed; and folders that know no fields.
   const std::set<std::string> allowed = {
-      "algorithms/failure.cpp",
-      "algorithms/registry.cpp",
-      "check/check.cpp",
-      "check/diagnose_recommendation.cpp",
-      "check/verdict.cpp",
-      "clean/clean.cpp",
-      "interact/interact.cpp",
-      "meta/learn.cpp",
-      "nas/search.cpp",
-      "run/machine.cpp",
+      "algorithms/failure.cpp", "algorithms/registry.cpp",
+      "check/check.cpp",        "check/diagnose_recommendation.cpp",
+      "check/verdict.cpp",      "clean/clean.cpp",
+      "interact/interact.cpp",  "meta/learn.cpp",
+      "nas/search.cpp",         "run/machine.cpp",
       "jobs/compare.cpp",  // a heading of its help
       "report/plot.cpp",
       "report/report.cpp",  // command lines
