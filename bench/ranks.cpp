@@ -86,7 +86,7 @@ Json measure(const Job& job, const std::function<void()>& work) {
   return result;
 }
 
-bilevel::nas::LabelledImages images(const Job& job, uint64_t seed) {
+bilevel::LabelledImages images(const Job& job, uint64_t seed) {
   return bilevel::nas::draw_images({.samples = job.batch, .height = 32, .width = 32, .seed = seed},
                                    at::kFloat);
 }
@@ -130,7 +130,7 @@ Json measure_train(const Job& job) {
       bilevel::nas::parse_genotype(
           space, "|nor_conv_3x3~0|+|none~0|nor_conv_3x3~1|+|skip_connect~0|avg_pool_3x3~1|nor_conv_1x1~2|"),
       {.channels = job.channels, .cells = job.cells});
-  const bilevel::nas::LabelledImages drawn = images(job, 1);
+  const bilevel::LabelledImages drawn = images(job, 1);
   const bilevel::DeviceImages bytes((drawn.images * 40 + 128).clamp(0, 255).to(at::kByte), drawn.labels,
                                     {128, 128, 128}, {50, 50, 50}, at::kFloat);
   bilevel::nas::TrainOptions options;

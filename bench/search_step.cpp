@@ -74,7 +74,7 @@ Json measure(const Job& job, const std::function<Tensor()>& work) {
   return {{"median", median}, {"min", times.front()}};
 }
 
-bilevel::nas::LabelledImages images(const Job& job, uint64_t seed) {
+bilevel::LabelledImages images(const Job& job, uint64_t seed) {
   return bilevel::nas::draw_images({.samples = job.batch, .height = 32, .width = 32, .seed = seed},
                                    job.tensors);
 }

@@ -139,8 +139,8 @@ void print_sets(const Sets& sets) {
 void print_images(const ShowImagesResult& result) {
   const ImageData& data = result.data;
   fmt::print("{}: {} training and {} test images, {} x {} pixels, {}, {} classes\n", result.name,
-             data.train_labels.numel(), data.test_labels.numel(), data.train_images.size(3),
-             data.train_images.size(2), data.train_images.size(1) == 1 ? "grey" : "colour", data.classes);
+             data.train.labels.numel(), data.test.labels.numel(), data.train.images.size(3),
+             data.train.images.size(2), data.train.images.size(1) == 1 ? "grey" : "colour", data.classes);
   fmt::print("mean {:.2f}, std {:.2f} of 255, channel by channel\n\n", fmt::join(data.mean, " "),
              fmt::join(data.std, " "));
   fmt::print("{:<24}{:>9}{:>9}\n", "class", "train", "test");

@@ -12,24 +12,14 @@
 namespace bilevel::cli {
 namespace {
 
-std::string shape_text(const Json& shape) {
-  std::string text;
-  for (const Json& length : shape) {
-    if (!text.empty()) text += " x ";
-    text += length.is_string() ? length.get<std::string>() : length.dump();
-  }
-  return text;
-}
-
 void print_export(const ExportJobResult& r) {
-  for (const Json& input : r.description.at("inputs")) {
-    fmt::print("input   {}: {} of {}\n        {}\n", input.at("name").get<std::string>(),
-               shape_text(input.at("shape")), input.at("type").get<std::string>(),
-               input.at("holds").get<std::string>());
+  for (const ExportJobResult::Input& input : r.inputs) {
+    std::string shape = "n";
+    for (const int64_t length : input.shape) shape += fmt::format(" x {}", length);
+    fmt::print("input   {}: {} of {}\n        {}\n", input.name, shape, input.type, input.holds);
   }
-  const Json& output = r.description.at("output");
-  fmt::print("output  {}: n x {}\n        {}\n", output.at("name").get<std::string>(),
-             output.at("width").get<int64_t>(), output.at("holds").get<std::string>());
+  fmt::print("output  {}: n x {}\n        {}\n", r.model_output.name, r.model_output.width,
+             r.model_output.holds);
   fmt::print("\n{} numbers in {} arrays written to {}\n", r.numbers, r.arrays, r.output);
 }
 

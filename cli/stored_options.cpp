@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "bilevel/data/file_error.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/renamed.h"
 #include "bilevel/run/json.h"
@@ -104,24 +105,18 @@ void take_config(const std::string& job, OptionsView options, ProcessOptions& pr
     file >> first;
     const bool is_json = first == '{' || path.ends_with(".json");
     give_stored(job, options, process, is_json ? read_json_options(job, path) : read_toml_options(path));
+  } catch (const FileError& error) {
+    throw OptionError(fmt::format("{}: {}; correct the file, or begin with a copy of a run's config.json",
+                                  named("config", path), error.cause()));
   } catch (const std::exception& error) {
-    std::string message = marked_message(error);
-    // Who reads a file names it, and so does the option.
-    if (message.starts_with(path + ": ")) {
-      message.erase(0, path.size() + 2);
-      message += "; correct the file, or begin with a copy of a run's config.json";
-    }
-    throw OptionError(fmt::format("{}: {}", named("config", path), message));
+    throw OptionError(fmt::format("{}: {}", named("config", path), marked_message(error)));
   }
 }
 
 // A run goes on as it began: only where it runs and where its files are may change.
 void take_resumed(const std::string& job, OptionsView options, ProcessOptions& process) {
   const std::string& folder = process.resume;
-  if (!is_run(folder)) {
-    throw RunError(
-        fmt::format("{}: there is no run.json in it; give the folder of a run", named("resume", folder)));
-  }
+  require_run_to_resume(folder);
   try {
     const StoredRun stored = read_stored_run(folder);
     if (stored.job != job) {

@@ -11,11 +11,11 @@
 bilevel::ImageData make_images(int64_t count) {
   bilevel::ImageData images;
   images.classes = 2;
-  images.train_labels = at::arange(count) % 2;
+  images.train.labels = at::arange(count) % 2;
   at::Tensor pixels = at::randint(0, 200, {count, 1, 8, 8});
   for (int64_t i = 0; i < count; ++i) pixels[i].narrow(2, i % 2 == 0 ? 0 : 4, 4).add_(40);
-  images.train_images = pixels.to(at::kByte);
-  bilevel::measure_channels(images.train_images, images.mean, images.std);
+  images.train.images = pixels.to(at::kByte);
+  bilevel::measure_channels(images.train.images, images.mean, images.std);
   return images;
 }
 

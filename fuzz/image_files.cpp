@@ -20,8 +20,8 @@ int give_image_files(std::string_view bytes) {
   options.labels = path_of(bytes.substr(images.size()), 1);
   const auto load = [&] {
     const ImageData data = load_image_data(options);
-    require(data.train_labels.lt(data.classes).all().item<bool>(), "images: a label beyond the classes");
-    require(data.train_labels.numel() == data.train_images.size(0), "images: other numbers of labels");
+    require(data.train.labels.lt(data.classes).all().item<bool>(), "images: a label beyond the classes");
+    require(data.train.labels.numel() == data.train.images.size(0), "images: other numbers of labels");
   };
   int result = 0;
   // Too few images to hold some out is a fault of the option, and said so.

@@ -67,16 +67,13 @@ TaskSets task_sets_from(const py::dict& data) {
 ImageData images_from(const py::dict& data) {
   ImageData images;
   const py::tuple train = data["train"];
-  images.train_images = train[0].cast<Tensor>();
-  images.train_labels = train[1].cast<Tensor>();
+  images.train = {train[0].cast<Tensor>(), train[1].cast<Tensor>()};
   if (data.contains("test")) {
     const py::tuple test = data["test"];
-    images.test_images = test[0].cast<Tensor>();
-    images.test_labels = test[1].cast<Tensor>();
+    images.test = {test[0].cast<Tensor>(), test[1].cast<Tensor>()};
   }
   images.class_names = names_from(data, "class_names");
   images.classes = static_cast<int64_t>(images.class_names.size());
-  measure_channels(images.train_images, images.mean, images.std);
   return images;
 }
 

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "bilevel/core/errors.h"
+#include "bilevel/data/file_error.h"
 #include "bilevel/fields/option_text.h"
 #include "python/keywords.h"
 #include "python/module.h"
@@ -37,12 +38,6 @@ PyObject* add_type(py::module_& m, const char* name, PyObject* base, const char*
   return type;
 }
 
-// The library's readers say it in these words.
-bool says_missing(const std::string& text) {
-  return text.find("No such file or directory") != std::string::npos ||
-         text.find("there is no such f") != std::string::npos;
-}
-
 // With Python's names.
 void raise(PyObject* type, const std::exception& error) {
   PyErr_SetString(type, python_text(marked_message(error)).c_str());
@@ -57,12 +52,14 @@ void translate(std::exception_ptr error) {
     // Raised by a user's backward, which PyTorch called for us: type, value and traceback are still there.
     if (!PyErr_Occurred()) e.restore();
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_RuntimeError, e.what());
+  } catch (const MissingFileError& e) {
+    raise(PyExc_FileNotFoundError, e);
   } catch (const OptionError& e) {
-    raise(says_missing(e.what()) ? PyExc_FileNotFoundError : types().option, e);
+    raise(types().option, e);
   } catch (const NotFiniteError& e) {
     raise(types().not_finite, e);
   } catch (const RunError& e) {
-    raise(says_missing(e.what()) ? PyExc_FileNotFoundError : types().run, e);
+    raise(types().run, e);
   } catch (const c10::Error& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what_without_backtrace());
   } catch (const std::filesystem::filesystem_error& e) {
@@ -70,7 +67,7 @@ void translate(std::exception_ptr error) {
   } catch (const std::invalid_argument& e) {
     raise(PyExc_ValueError, e);
   } catch (const std::runtime_error& e) {
-    raise(says_missing(e.what()) ? PyExc_FileNotFoundError : PyExc_RuntimeError, e);
+    raise(PyExc_RuntimeError, e);
   }
 }
 

@@ -1,22 +1,16 @@
 // The jobs of the library: each takes keywords that its field table names and gives back plain data.
 
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bilevel/algorithms/double_loop.h"
-#include "bilevel/algorithms/option_fields.h"
-#include "bilevel/algorithms/options.h"
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/core/spectrum.h"
-#include "bilevel/fields/option_text.h"
 #include "bilevel/hypergradients/registry.h"
 #include "bilevel/jobs/adapt.h"
 #include "bilevel/jobs/check.h"
@@ -33,14 +27,13 @@
 #include "bilevel/jobs/solve.h"
 #include "bilevel/jobs/train.h"
 #include "bilevel/jobs/tune.h"
-#include "bilevel/run/result_json.h"
 #include "python/data.h"
-#include "python/doors.h"
-#include "python/held.h"
 #include "python/hypergradient_options.h"
+#include "python/job_results.h"
 #include "python/keywords.h"
 #include "python/listener.h"
 #include "python/module.h"
+#include "python/own_parts.h"
 #include "python/problem.h"
 
 namespace bilevel::python {
@@ -92,10 +85,6 @@ double measured_rate(const Problem& problem) {
   return spectrum.largest > 0 ? 1 / spectrum.largest : InnerOptions{}.rate;
 }
 
-struct Shapes {
-  Structure x, w;
-};
-
 // The door of the four jobs on problems.
 Shapes open_door(const Call& call, ProblemChoice& choice) {
   if (call.problem.is_none()) return {};
@@ -118,16 +107,6 @@ Shapes open_door(const Call& call, ProblemChoice& choice) {
 
 // ---- results ----
 
-py::dict finished(const Json& json, const JobEnd& end, const std::string& folder) {
-  py::dict result = json.is_object() ? py::dict(to_python(json)) : py::dict();
-  result["folder"] = folder.empty() ? py::object(py::none()) : py::str(folder);
-  result["status"] = py::str(std::string(name_of(end.status)));
-  if (!end.message.empty()) result["message"] = python_text(end.message);
-  return result;
-}
-
-py::object or_none(const Tensor& t) { return t.defined() ? py::cast(t) : py::object(py::none()); }
-
 template <typename Result>
 std::string folder_of(const Result& result) {
   if constexpr (requires { result.folder; }) return result.folder;
@@ -138,74 +117,6 @@ JobEnd end_of_result(const Result& result) {
   if constexpr (requires { result.end; }) return result.end;
   return {};
 }
-
-void add_more(const SolveJobResult& r, const Shapes& shapes, py::dict& out) {
-  out["x"] = shapes.x.shown(r.summary.state.x);
-  out["w"] = shapes.w.shown(r.summary.inner_solution);
-}
-void add_more(const CheckJobResult& r, const Shapes& shapes, py::dict& out) {
-  py::dict values;
-  for (const MethodRow& row : r.check.methods) {
-    if (row.hypergradient.value.defined())
-      values[py::str(row.name)] = shapes.x.shown(row.hypergradient.value);
-  }
-  out["hypergradients"] = values;
-  out["implicit_reference"] = shapes.x.shown(r.check.implicit.value);
-  out["unrolled_reference"] = shapes.x.shown(r.check.unrolled.value);
-}
-void add_more(const CleanJobResult& r, const Shapes&, py::dict& out) {
-  out["by"] = r.by;
-  out["weights"] = or_none(r.clean.weights);
-  out["suspects"] = r.clean.suspects;  // positions
-  out["suggested"] = or_none(r.clean.suggested);
-  out["class_names"] = r.sets.class_names;
-  if (r.table) {
-    out["probabilities"] = r.table->posterior;
-    out["model_weights"] = r.table->model.weights;
-  } else {
-    out["model_weights"] = or_none(r.clean.cleaned.w);
-  }
-}
-void add_more(const TuneJobResult& r, const Shapes&, py::dict& out) {
-  out["by"] = r.by;
-  out["x"] = or_none(r.x);
-  out["model_weights"] = or_none(r.model);
-  out["order"] = r.order;
-  out["class_names"] = r.class_names;
-  out["feature_names"] = r.feature_names;
-}
-void add_more(const InteractJobResult& r, const Shapes&, py::dict& out) {
-  out["cluster_of_task"] = r.suggested;
-  out["interactions"] = or_none(r.interact.learned.interaction);
-}
-void add_more(const AdaptJobResult& r, const Shapes&, py::dict& out) {
-  out["probabilities"] = or_none(r.probabilities);
-}
-void add_more(const PredictJobResult& r, const Shapes&, py::dict& out) {
-  if (r.predicts_numbers()) {
-    out["numbers"] = r.probabilities.squeeze(1);  // "values" is a method of every mapping
-    return;
-  }
-  out["probabilities"] = r.probabilities;
-  out["best"] = r.best;  // positions in `classes`
-  py::list names;
-  for (const int64_t k : r.best) names.append(r.classes.at(static_cast<size_t>(k)));
-  out["labels"] = names;
-}
-void add_more(const ExportJobResult& r, const Shapes&, py::dict& out) {
-  out["description"] = to_python(r.description);
-}
-void add_more(const DiagnoseJobResult& r, const Shapes&, py::dict& out) {
-  py::list calls;
-  for (const SuggestedJob& job : r.suggested) {
-    py::dict options;
-    for (const auto& [name, words] : job.options) options[py::str(name)] = words;
-    calls.append(py::make_tuple(job.job, options));
-  }
-  out["suggested"] = calls;
-}
-template <typename Result>
-void add_more(const Result&, const Shapes&, py::dict&) {}
 
 // The number of threads is the process's, which has other work too: a job has as many as torch has now,
 // unless the call names a number, and gives them back.
@@ -280,19 +191,11 @@ std::function<py::dict(const py::dict&)> data_job(const std::string& name, Conve
   };
 }
 
-EstimatorList own_estimators(const Call& call) {
-  EstimatorList list;
-  for (const py::handle& one : call.own) {
-    list.push_back(estimator_from(py::reinterpret_borrow<py::object>(one)));
-  }
-  return list;
-}
-
 py::dict check(const py::dict& arguments) {
   const Call call = read(arguments);
   CheckJobOptions options;
   give("check", options, call);
-  options.check.own = own_estimators(call);
+  options.check.own = own_estimators(call.own);
   const Shapes shapes = open_door(call, options.problem);
   return run_job("check", options, call, shapes, run_check);
 }
@@ -301,24 +204,9 @@ py::dict diagnose(const py::dict& arguments) {
   const Call call = read(arguments);
   DiagnoseJobOptions options;
   give("diagnose", options, call);
-  options.diagnose.own = own_estimators(call);
+  options.diagnose.own = own_estimators(call.own);
   const Shapes shapes = open_door(call, options.problem);
   return run_job("diagnose", options, call, shapes, run_diagnose);
-}
-
-// An algorithm of Python's as comparisons make it: with the outer steps that are tried, and the inner rate
-// where it has one.
-MakeAlgorithm maker_of(const py::object& object) {
-  struct Object {
-    py::object object;
-  };
-  const auto all = held(Object{object});
-  return [all](const AlgorithmSettings& settings) -> std::unique_ptr<Algorithm> {
-    const py::gil_scoped_acquire lock;
-    const py::object copy = py::module_::import("copy").attr("copy")(all->object);
-    if (py::hasattr(copy, "inner_rate")) copy.attr("inner_rate") = settings.inner.rate;
-    return algorithm_from(copy, settings.outer);
-  };
 }
 
 py::dict compare(const py::dict& arguments) {
@@ -330,94 +218,6 @@ py::dict compare(const py::dict& arguments) {
   }
   const Shapes shapes = open_door(call, options.problem);
   return run_job("compare", options, call, shapes, run_compare);
-}
-
-// An estimator that several may hold, as a double loop takes one.
-struct SharedEstimator : HypergradientEstimator {
-  explicit SharedEstimator(std::shared_ptr<const HypergradientEstimator> e) : all(std::move(e)) {}
-  std::string_view name() const override { return all->name(); }
-  bool implicit() const override { return all->implicit(); }
-  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override {
-    return all->estimate(oracle, request);
-  }
-  std::shared_ptr<const HypergradientEstimator> all;
-};
-
-// An option that would be ignored is an error: an algorithm or an estimator of Python's reads its own
-// attributes, the outer steps and, if it runs in a double loop, the inner steps.
-void refuse_unread_by_own(const SolveJobOptions& options, const std::string& name, bool is_estimator,
-                          bool has_inner_rate) {
-  SolveJobOptions o = options;
-  const OptionsView view(o);
-  const AlgorithmSettings& settings = o.algorithm.settings;
-  refuse_ignored_accuracy(o.given, o.automatic, Json(), false);
-  if (is_estimator && o.given(o.algorithm.algorithm) && o.algorithm.algorithm != "double-loop") {
-    throw OptionError(fmt::format("{} does not take an estimator of one's own: leave it out, or take {}",
-                                  named("algorithm", o.algorithm.algorithm),
-                                  named("algorithm", "double-loop")));
-  }
-  std::set<std::string> reads;
-  for (const Field& field : outer_fields().rows()) reads.insert(field.name);
-  if (is_estimator) {
-    for (const Field& field : inner_fields().rows()) reads.insert(field.name);
-  }
-  if (has_inner_rate) reads.insert("inner_rate");
-  for (const std::string& option : algorithm_options()) {
-    if (!view.is_given(view.at(option))) continue;
-    if (!reads.contains(option)) {
-      throw OptionError(
-          fmt::format("{} changes nothing for {}: give it to {} when it is made", named(option), name, name));
-    }
-    if (is_estimator || option == "outer_momentum") require_read({"double-loop"}, settings, option);
-  }
-  if (o.algorithm.solve.on_failure != OnFailure::stop) {
-    throw OptionError(
-        fmt::format("{}: {} is of one's own, and repairs are known for the library's algorithms alone; "
-                    "leave it out",
-                    named("on_failure", std::string(name_of(o.algorithm.solve.on_failure))), name));
-  }
-}
-
-// With an algorithm or an estimator of Python's: what the registry knows of its own ones is not asked.
-SolveJobResult solve_own(SolveJobOptions& o, const py::object& own, RunContext& context) {
-  const bool is_estimator = [&] {
-    const py::gil_scoped_acquire lock;
-    return py::hasattr(own, "compute");
-  }();
-  AlgorithmSettings& settings = o.algorithm.settings;
-  std::unique_ptr<Algorithm> algorithm;
-  std::string name;
-  bool has_inner_rate = is_estimator;
-  {
-    const py::gil_scoped_acquire lock;
-    name = is_estimator ? estimator_from(own)->name() : algorithm_from(own, settings.outer)->name();
-    if (!is_estimator && py::hasattr(own, "inner_rate")) {
-      const py::object rate = own.attr("inner_rate");
-      has_inner_rate = PyFloat_Check(rate.ptr()) || PyLong_Check(rate.ptr());
-    }
-  }
-  refuse_unread_by_own(o, name, is_estimator, has_inner_rate);
-  o.problem.data.tensors = apply(o.compute, context);
-  const NamedProblem problem = make_problem(OptionsView(o), o.problem, o.given);
-  o.algorithm.solve.seed = o.problem.data.seed;
-  o.algorithm.algorithm = "double-loop";
-  set_problem_defaults(o.given, problem, o.algorithm);
-  o.algorithm.solve.settings.reset();  // a failure names what the registry's algorithms are made of
-  {
-    const py::gil_scoped_acquire lock;
-    if (is_estimator) {
-      algorithm =
-          std::make_unique<DoubleLoop>(DoubleLoopOptions{.inner = settings.inner, .outer = settings.outer},
-                                       std::make_unique<SharedEstimator>(estimator_from(own)));
-    } else {
-      const bool given = o.given(settings.inner.rate);
-      if (has_inner_rate && !given) settings.inner.rate = py::float_(own.attr("inner_rate"));
-      algorithm = given ? maker_of(own)(settings) : algorithm_from(own, settings.outer);
-      o.algorithm.algorithm = name;
-    }
-  }
-  o.algorithm.solve.validate();
-  return run_solve_with(*algorithm, has_inner_rate, problem, o, context);
 }
 
 py::dict solve_job(const py::dict& arguments) {
@@ -505,7 +305,10 @@ void add_jobs(py::module_& m) {
     return run_search_on(d, o, c);
   };
   add("search", data_job<SearchJobOptions, ImageData>("search", images_from, run_search, search_on));
-  add("train", plain_job<TrainJobOptions>("train", run_train));
+  const auto train_on = [](const TrainJobOptions& o, const ImageData& d, RunContext& c) {
+    return run_train_on(d, o, c);
+  };
+  add("train", data_job<TrainJobOptions, ImageData>("train", images_from, run_train, train_on));
   add("learn", plain_job<LearnJobOptions>("learn", run_learn));
   add("adapt", plain_job<AdaptJobOptions>("adapt", run_adapt));
   add("predict", plain_job<PredictJobOptions>("predict", run_predict));

@@ -102,10 +102,7 @@ RunContext make_context(const py::object& listener, const py::dict& place) {
 void take_resumed(const std::string& job, OptionsView options, const py::dict& place) {
   const std::string folder = place_of(place, "resume");
   if (folder.empty()) return;
-  if (!is_run(folder)) {
-    throw RunError(
-        fmt::format("{}: there is no run.json in it; give the folder of a run", named("resume", folder)));
-  }
+  require_run_to_resume(folder);
   const StoredRun stored = read_stored_run(folder);
   if (stored.job != job) {
     throw OptionError(

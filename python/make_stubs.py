@@ -41,6 +41,7 @@ ARRAYS = {
     "clean": ("train", "train_labels", "valid", "valid_labels", "test", "test_labels"),
     "search": ("data", "labels", "test_images", "test_labels"),
 }
+ARRAYS["train"] = ARRAYS["search"]
 ARRAYS["predict"] = ("data",)
 ARRAYS["tune"] = ARRAYS["clean"]
 ARRAYS["interact"] = (*ARRAYS["clean"], "train_tasks", "valid_tasks", "test_tasks")

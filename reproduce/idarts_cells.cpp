@@ -77,8 +77,8 @@ Trained train(const SearchGround& ground, const nas::Genotype& genotype, const R
       images = images.index_select(0, which);
       labels = labels.index_select(0, which);
     };
-    keep(data.train_images, data.train_labels, 2000);
-    keep(data.test_images, data.test_labels, 1000);
+    keep(data.train.images, data.train.labels, 2000);
+    keep(data.test.images, data.test.labels, 1000);
     size.channels = 8;
     size.cells = 3;
     recipe.epochs = 2;
@@ -86,15 +86,15 @@ Trained train(const SearchGround& ground, const nas::Genotype& genotype, const R
     recipe.augment.cutout = 0;
     recipe.augment.crop_padding = 1;
   }
-  size.input_channels = data.train_images.size(1);
-  size.height = data.train_images.size(2);
-  size.width = data.train_images.size(3);
+  size.input_channels = data.train.images.size(1);
+  size.height = data.train.images.size(2);
+  size.width = data.train.images.size(3);
   size.classes = data.classes;
   size.auxiliary = recipe.auxiliary > 0;
   const nas::Network network(ground.space, genotype, size);
   const nas::Training training(
-      network, DeviceImages(data.train_images, data.train_labels, data.mean, data.std, options.tensors),
-      DeviceImages(data.test_images, data.test_labels, data.mean, data.std, options.tensors), recipe);
+      network, DeviceImages(data.train.images, data.train.labels, data.mean, data.std, options.tensors),
+      DeviceImages(data.test.images, data.test.labels, data.mean, data.std, options.tensors), recipe);
   nas::TrainState state = training.start();
   nas::TrainHooks hooks;
   hooks.progress = [&](const nas::TrainProgress& p) {
@@ -104,8 +104,8 @@ Trained train(const SearchGround& ground, const nas::Genotype& genotype, const R
   training.run(state, hooks);
   Trained result{network.options().channels,
                  network.options().cells,
-                 data.train_images.size(0),
-                 data.test_images.size(0),
+                 data.train.images.size(0),
+                 data.test.images.size(0),
                  recipe.epochs,
                  100 - state.history.back().test_accuracy,
                  0};

@@ -103,7 +103,7 @@ NamedImages load_images(const nas::SearchSpace& space, const ReproduceOptions& o
   } else {
     halves.train_size = quick_images;
   }
-  const SearchSplit split = make_search_split(data.train_labels, data.classes, halves);
+  const SearchSplit split = make_search_split(data.train.labels, data.classes, halves);
   NamedImages named{nas::search_images(data, split, augment, options.tensors), "", {}};
   named.description = fmt::format(
       "{} + {} images of {} at {} x {}, {}", split.train.numel(), split.valid.numel(), set,

@@ -63,8 +63,8 @@ std::optional<FeaturePool> load_feature_pool(const std::string& name, int64_t im
   pool.filters = filters;
   pool.classes = images.classes;
   pool.class_names = images.class_names;
-  Tensor all = at::cat({images.train_images, images.test_images});
-  pool.labels = at::cat({images.train_labels, images.test_labels});
+  Tensor all = at::cat({images.train.images, images.test.images});
+  pool.labels = at::cat({images.train.labels, images.test.labels});
   if (images_taken > 0) {
     const Splits part = make_splits(pool.labels, pool.classes, {.train = images_taken}, Balance::equal,
                                     named_seed(options.seed, "quick part"));

@@ -4,6 +4,18 @@ cmake_policy(VERSION 3.22)
 set(work ${BUILD_DIR}/install-test)
 file(REMOVE_RECURSE ${work})
 file(COPY ${SOURCE_DIR}/examples DESTINATION ${work})
+
+# An example is read at a glance.
+file(GLOB sources ${SOURCE_DIR}/examples/*.cpp)
+foreach(source ${sources})
+  file(READ ${source} text)
+  string(REGEX MATCHALL "\n" ends "${text}")
+  list(LENGTH ends lines)
+  if(NOT lines LESS 40)
+    message(FATAL_ERROR "${source} has ${lines} lines: an example has fewer than 40")
+  endif()
+endforeach()
+
 # A program on the one header of all is each example; this one includes every installed header, the last one first, so that
 # one that is not there or leans on another is found.
 function(write_all_headers prefix)

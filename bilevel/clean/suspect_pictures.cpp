@@ -33,7 +33,7 @@ Tensor picture(const CleaningSets& sets, int64_t i) {
 void write_suspect_pictures(const CleaningSets& sets, const CleanResult& result, const std::string& folder) {
   const bool images = has_images(sets);
   const size_t count = std::min(most_suspect_pictures, result.suspects.size());
-  if (images && count > 0) make_folder(folder + "/suspects", "--out");
+  if (images && count > 0) make_folder(folder + "/suspects");
   const auto name = [&](const Tensor& labels, int64_t i) {
     return sets.class_names.at(static_cast<size_t>(labels[i].item<int64_t>()));
   };

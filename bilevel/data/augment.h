@@ -52,7 +52,7 @@ Tensor prepare_with(const Tensor& images, const Tensor& index, const Normalizati
 Tensor prepare_by_operations(const Tensor& images, const Tensor& index, const Normalization& normalization,
                              const AugmentOptions& options, const Tensor& numbers);
 
-// A set that lies on its device, once.
+// Unlike LabelledImages on its device, once, with what makes batches of it.
 struct DeviceImages {
   Tensor images;  // uint8, N x C x H x W
   Tensor labels;  // int64, N

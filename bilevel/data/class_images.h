@@ -9,6 +9,7 @@
 
 namespace bilevel {
 
+// Unlike LabelledImages in the order of their classes, which takes the place of labels.
 struct ClassImages {
   Tensor images;                     // uint8, N x C x H x W, CPU
   std::vector<int64_t> begin = {0};  // class k has the images begin[k] .. begin[k+1] - 1

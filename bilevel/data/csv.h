@@ -44,6 +44,7 @@ struct CsvOptions {
   void validate() const;                     // throws std::invalid_argument
 };
 
+// What one table holds, with how it was written, before its labels become those of an ExampleSet.
 struct CsvTable {
   Tensor values;                   // rows x features, CPU
   Tensor labels;                   // int64: as written, or positions in schema.label_names; double where they

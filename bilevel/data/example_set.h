@@ -1,6 +1,7 @@
 #pragma once
-// Examples with their classes, as they are read from files or given in memory. Problems convert them to what
-// their formulas take: LabelledExamples (dense, on any device) or LabelledRows (for the closed forms).
+// Examples with their labels, as jobs take them from files or from memory: the type for both. Problems
+// convert them to what their formulas take: LabelledExamples (dense, on any device) or LabelledRows (for the
+// closed forms). Readers give what their format has: LabelledFeatures, LabelledSparse and CsvTable.
 
 #include <ATen/core/Tensor.h>
 
@@ -18,7 +19,7 @@ struct ExampleSet {
   ExampleSet(Features rows, Tensor classes) : features(std::move(rows)), labels(std::move(classes)) {}
 
   Features features = {};  // examples x features, dense or sparse, on the CPU
-  Tensor labels = {};      // whole numbers, 0 .. classes-1
+  Tensor labels = {};      // int64, 0 .. classes-1; or the targets of a regression, in double precision
   int64_t size() const { return labels.defined() ? labels.numel() : 0; }
 };
 

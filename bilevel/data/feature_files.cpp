@@ -5,111 +5,23 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <memory>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
-#include "bilevel/data/byte_source.h"
 #include "bilevel/data/csv.h"
 #include "bilevel/data/file_error.h"
 #include "bilevel/data/idx.h"
-#include "bilevel/data/line_reader.h"
+#include "bilevel/data/label_files.h"
 #include "bilevel/data/npy.h"
-#include "bilevel/data/npy_header.h"
 #include "bilevel/data/svmlight.h"
 
 namespace bilevel {
 namespace {
 
-constexpr std::string_view accepted =
-    "IDX (.idx, -ubyte), NumPy (.npy), a table (.csv, .tsv) or svmlight (.svm, .svmlight, .libsvm); all but "
-    ".npy may be compressed as .gz or .xz";
-constexpr int64_t probe_bytes = 1 << 16;
-constexpr double largest_whole_label = 9007199254740992.0;  // 2^53: whole numbers are exact up to here
-
-std::optional<FileFormat> format_of_name(std::string name) {
-  for (const std::string_view compressed : {".gz", ".xz"}) {
-    if (name.ends_with(compressed)) name.resize(name.size() - compressed.size());
-  }
-  constexpr std::array<std::pair<std::string_view, FileFormat>, 8> endings{
-      {{".idx", FileFormat::idx},
-       {"-ubyte", FileFormat::idx},
-       {".npy", FileFormat::npy},
-       {".csv", FileFormat::csv},
-       {".tsv", FileFormat::tsv},
-       {".svm", FileFormat::svmlight},
-       {".svmlight", FileFormat::svmlight},
-       {".libsvm", FileFormat::svmlight}}};
-  for (const auto& [ending, format] : endings) {
-    if (name.ends_with(ending)) return format;
-  }
-  return std::nullopt;
-}
-
-// The first line that says something: svmlight has pairs INDEX:VALUE, a table separators or one number a
-// line.
-std::optional<FileFormat> format_of_text(std::string_view text) {
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = trimmed(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.empty() || line.starts_with('#')) continue;
-    if (line.find(',') != std::string_view::npos) return FileFormat::csv;
-    if (line.find(':') != std::string_view::npos) return FileFormat::svmlight;
-    if (line.find('\t') != std::string_view::npos) return FileFormat::tsv;
-    if (line.find(';') != std::string_view::npos) return FileFormat::csv;
-    double ignored = 0;
-    if (parse_number(line, ignored)) return FileFormat::csv;
-    return std::nullopt;
-  }
-  return std::nullopt;
-}
-
-// Short lines of plain text.
-bool is_list_of_names(const std::string& path) {
-  const std::unique_ptr<ByteSource> source = open_bytes(path, int64_t{1} << 40);
-  std::string begin(probe_bytes, '\0');
-  begin.resize(source->read(begin.data(), begin.size()));
-  constexpr size_t longest_name = 256;
-  size_t length = 0;
-  for (const char letter : begin) {
-    if (letter == '\n') {
-      length = 0;
-    } else if (++length > longest_name || (static_cast<unsigned char>(letter) < ' ' && letter != '\r')) {
-      return false;
-    }
-  }
-  return !begin.empty();
-}
-
-// Of a file of labels: a first line that comes again below is no header.
-CsvHeader list_header(const std::string& path) {
-  LineReader lines(path, int64_t{1} << 40);
-  std::string first;
-  double ignored = 0;
-  for (std::string_view line; lines.next(line);) {
-    line = trimmed(line);
-    if (line.empty()) continue;
-    if (first.empty()) {
-      first = line;
-      if (parse_number(line, ignored)) return CsvHeader::absent;
-    } else if (line == first) {
-      return CsvHeader::absent;
-    }
-  }
-  return CsvHeader::automatic;
-}
-
-std::string shape_text(const Tensor& array) {
-  return fmt::format("{} of shape ({})", at::toString(array.scalar_type()), fmt::join(array.sizes(), ", "));
-}
-
 // IDX and NPY: any array whose first dimension counts the examples.
 void take_array(const std::string& path, Tensor array, at::ScalarType dtype, LabelledFeatures& result) {
   if (array.dim() < 2 || array.numel() == 0) {
-    line_error(path, 0, "features of at least one example, examples x features or images", shape_text(array),
+    line_error(path, 0, "features of at least one example, examples x features or images", array_text(array),
                "are the features and the labels swapped?");
   }
   if (array.dim() > 2) result.image = array.sizes().slice(1).vec();
@@ -214,50 +126,7 @@ void require_same_scale(const std::vector<LabelledFile>& files, const std::vecto
   }
 }
 
-void add_labels(const LabelledFile& file, bool any_number, const LabelledFeatures* first,
-                LabelledFeatures& examples) {
-  examples.labels_from = file.labels.empty() ? file.features : file.labels;
-  if (!file.labels.empty()) {
-    if (first != nullptr) examples.label_names = first->label_names;
-    examples.labels = read_labels(file.labels, any_number, &examples.label_names);
-    if (first != nullptr && examples.label_names != first->label_names) {
-      line_error(file.labels, 0, fmt::format("whole numbers as labels, as in {}", first->labels_from),
-                 fmt::format("names such as {}", printable(examples.label_names.front())),
-                 "give the classes of all sets in the same way");
-    }
-    if (examples.rows.defined() && examples.labels.numel() > examples.rows[-1].item<int64_t>()) {
-      examples.labels = examples.labels.index_select(0, examples.rows);
-    }
-  } else if (!examples.labels.defined()) {
-    line_error(file.features, 0, "a file of labels beside it",
-               fmt::format("{}, which holds no labels", name_of(file_format(file.features))),
-               "name the file of its labels");
-  }
-  if (examples.labels.numel() != examples.features.rows()) {
-    line_error(file.labels, 0,
-               fmt::format("{} labels, one per example of {}", examples.features.rows(), file.features),
-               fmt::format("{}", examples.labels.numel()), "give the labels of the same examples");
-  }
-}
-
 }  // namespace
-
-std::string_view name_of(FileFormat format) {
-  constexpr std::array<std::string_view, 5> names{"IDX", "NPY", "CSV", "TSV", "svmlight"};
-  return names.at(static_cast<size_t>(format));
-}
-
-FileFormat file_format(const std::string& path) {
-  const std::unique_ptr<ByteSource> source = open_bytes(path, int64_t{1} << 40);
-  if (const auto by_name = format_of_name(path)) return *by_name;
-  std::string begin(probe_bytes, '\0');
-  begin.resize(source->read(begin.data(), begin.size()));
-  if (begin.empty()) line_error(path, 0, accepted, "an empty file", "check the path, or how it was written");
-  if (begin.starts_with("\x93NUMPY")) return FileFormat::npy;
-  if (begin.starts_with(std::string_view("\0\0", 2))) return FileFormat::idx;
-  if (const auto by_text = format_of_text(begin)) return *by_text;
-  byte_error(path, 0, accepted, printable(begin), "convert it, or give it the ending of its format");
-}
 
 Features append_ones(const Features& features) {
   Features result;
@@ -302,61 +171,6 @@ CsvOptions FeatureFileOptions::table_options() const {
   csv.keep = keep;
   csv.missing = missing;
   return csv;
-}
-
-Tensor read_labels(const std::string& path, bool any_number, std::vector<std::string>* names) {
-  FileFormat format = FileFormat::csv;
-  try {
-    format = file_format(path);
-  } catch (const std::runtime_error&) {
-    // A list of names has no ending and no separators to know it by.
-    if (names == nullptr || !is_list_of_names(path)) throw;
-  }
-  if (format == FileFormat::svmlight) return read_svmlight(path).labels;
-  if (format == FileFormat::csv || format == FileFormat::tsv) {
-    TableSchema known;
-    CsvOptions csv{.label_column = "first", .is_tsv = format == FileFormat::tsv};
-    if (names != nullptr && !names->empty()) {
-      known = {.file = "the training labels", .width = 1, .label_place = 0, .label_names = *names};
-      csv.like = &known;
-    }
-    csv.labels_are_numbers = any_number;
-    // Names alone could be a header and names.
-    if (names != nullptr) csv.header = list_header(path);
-    CsvTable table = read_csv(path, csv);
-    if (table.values.size(1) != 0) {
-      line_error(path, 0, "one label a line", fmt::format("{} columns", table.values.size(1) + 1),
-                 "are the features and the labels swapped?");
-    }
-    if (names == nullptr && !table.schema.label_names.empty()) {
-      line_error(path, 0, "whole numbers",
-                 fmt::format("names such as {}", printable(table.schema.label_names[0])),
-                 "number them: 0, 1, 2, ...");
-    }
-    if (names != nullptr) *names = table.schema.label_names;
-    return table.labels;
-  }
-  Tensor labels = format == FileFormat::idx ? read_idx(path) : read_npy(path);
-  if (labels.dim() == 2 && labels.size(1) == 1) {
-    line_error(path, 0, "labels as a vector", shape_text(labels), "save y.reshape(-1)");
-  }
-  if (labels.dim() != 1) {
-    line_error(path, 0, "labels as a vector of whole numbers", shape_text(labels),
-               "are the features and the labels swapped? One-hot rows are not read: save Y.argmax(1)");
-  }
-  if (any_number) return labels.to(at::kDouble);
-  if (labels.is_floating_point()) {  // as NumPy saves them where nobody chose a type: 0.0, 1.0, 2.0
-    const Tensor numbers = labels.to(at::kDouble);
-    const Tensor bad = (numbers.ne(numbers.floor()) | numbers.abs().gt(largest_whole_label)).nonzero();
-    if (bad.size(0) > 0) {
-      const int64_t example = bad[0][0].item<int64_t>();
-      line_error(path, 0, "labels as whole numbers",
-                 fmt::format("{} as label of example {}, and {} such labels in all",
-                             numbers[example].item<double>(), example, bad.size(0)),
-                 "number the classes: 0, 1, 2, ... Targets of a regression are not read");
-    }
-  }
-  return labels.to(at::kLong);
 }
 
 std::vector<LabelledFeatures> read_labelled_files(const std::vector<LabelledFile>& files,

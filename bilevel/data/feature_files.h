@@ -41,6 +41,7 @@ struct LabelledFile {
   std::string labels;  // empty: inside `features`, which svmlight and tables can hold
 };
 
+// Unlike an ExampleSet what a file holds: labels need not be classes yet, and the rest says how to read it.
 struct LabelledFeatures {
   Features features;
   Tensor labels;  // as written, whole or not, or positions in label_names; one per example

@@ -9,8 +9,27 @@
 
 namespace bilevel {
 
-// std::runtime_error "PATH: byte OFFSET: expected ..., found ...; HINT". For a compressed file the offset
-// counts its content.
+// What is wrong with a file or a folder. what() is "PATH: CAUSE"; the two apart are for whoever names the
+// path in another way.
+class FileError : public std::runtime_error {
+ public:
+  FileError(const std::string& path, const std::string& cause);
+  const std::string& path() const { return path_; }
+  const std::string& cause() const { return cause_; }
+
+ private:
+  std::string path_, cause_;
+};
+
+// There is none at this path. The program adds the option that named it.
+class MissingFileError : public FileError {
+ public:
+  using FileError::FileError;
+  explicit MissingFileError(const std::string& path);  // "PATH: there is no such file; check the path"
+};
+
+// FileError "PATH: byte OFFSET: expected ..., found ...; HINT". For a compressed file the offset counts its
+// content.
 [[noreturn]] void byte_error(const std::string& path, int64_t offset, std::string_view expected,
                              std::string_view found, std::string_view hint);
 
@@ -22,17 +41,10 @@ namespace bilevel {
 [[noreturn]] void file_error(std::string_view path, std::string_view expected, std::string_view found,
                              std::string_view hint);
 
-// "PATH: there is no such file; check the path". The program adds the option that named it.
-class MissingFileError : public std::runtime_error {
- public:
-  explicit MissingFileError(const std::string& path);
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 // Throws for a path that stat(2) has refused: it is missing, or errno has another reason.
 [[noreturn]] void no_file_error(const std::string& path);
+
+// MissingFileError where `reason`, an errno, says that there is no such file or folder, else FileError.
+[[noreturn]] void throw_file_error(const std::string& path, int reason, const std::string& cause);
 
 }  // namespace bilevel

@@ -1,6 +1,7 @@
 #include "bilevel/data/folder.h"
 
 #include <dirent.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -19,7 +20,12 @@ bool is_folder(const std::string& path) {
 
 std::vector<std::string> names_in(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> handle(::opendir(folder.c_str()), ::closedir);
-  if (!handle) file_error(folder, "a folder that can be read", std::strerror(errno), "check the path");
+  if (!handle) {
+    const int reason = errno;
+    throw_file_error(
+        folder, reason,
+        fmt::format("expected a folder that can be read, found {}; check the path", std::strerror(reason)));
+  }
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(handle.get())) {
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);

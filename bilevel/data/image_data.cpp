@@ -32,10 +32,8 @@ Tensor as_pictures(const Tensor& images) {
 ImageData load_named(const ImageDataOptions& options) {
   const ImageClasses set = load_image_classes(options.data, options.folder);
   ImageData data;
-  data.train_images = as_pictures(set.train_images);
-  data.train_labels = set.train_labels;
-  data.test_images = as_pictures(set.test_images);
-  data.test_labels = set.test_labels;
+  data.train = {as_pictures(set.train.images), set.train.labels};
+  data.test = {as_pictures(set.test.images), set.test.labels};
   data.class_names = set.classes;
   if (options.data == "cifar10") {  // as published with the search spaces, so that results compare
     data.mean = {125.3, 123.0, 113.9};
@@ -49,8 +47,7 @@ ImageData load_folder(const ImageDataOptions& options) {
   if (!has_train_and_test(options.data)) {
     FolderImages all = read_image_folder(options.data, square(options.image_size));
     if (!all.note.empty()) data.notes.push_back(all.note);
-    data.train_images = all.images;
-    data.train_labels = all.labels;
+    data.train = {all.images, all.labels};
     data.class_names = all.class_names;
     return data;
   }
@@ -66,10 +63,8 @@ ImageData load_folder(const ImageDataOptions& options) {
   }
   // Grey in one and colour in the other: both get three channels.
   const int64_t channels = std::max(train.images.size(1), test.images.size(1));
-  data.train_images = train.images.expand({-1, channels, -1, -1}).contiguous();
-  data.train_labels = train.labels;
-  data.test_images = test.images.expand({-1, channels, -1, -1}).contiguous();
-  data.test_labels = test.labels;
+  data.train = {train.images.expand({-1, channels, -1, -1}).contiguous(), train.labels};
+  data.test = {test.images.expand({-1, channels, -1, -1}).contiguous(), test.labels};
   data.class_names = train.class_names;
   return data;
 }
@@ -102,38 +97,17 @@ ImageData load_idx(const ImageDataOptions& options) {
                     options.data));
   }
   ImageData data;
-  data.train_images = read_pictures(options.data);
-  const Tensor labels = read_labels(options.labels, data.train_images.size(0));
+  data.train.images = read_pictures(options.data);
+  const Tensor labels = read_labels(options.labels, data.train.images.size(0));
   const std::vector<int64_t> values = distinct_labels(labels, options.labels);
-  data.train_labels = number_labels(labels, values, options.labels);
+  data.train.labels = number_labels(labels, values, options.labels);
   for (const int64_t value : values) data.class_names.push_back(fmt::format("{}", value));
   if (!options.test_images.empty()) {
-    data.test_images = read_pictures(options.test_images);
-    data.test_labels = number_labels(read_labels(options.test_labels, data.test_images.size(0)), values,
+    data.test.images = read_pictures(options.test_images);
+    data.test.labels = number_labels(read_labels(options.test_labels, data.test.images.size(0)), values,
                                      options.test_labels);
   }
   return data;
-}
-
-void hold_out_test(ImageData& data, const ImageDataOptions& options) {
-  const int64_t count = data.train_labels.numel();
-  const auto test = static_cast<int64_t>(std::llround(options.test_fraction * static_cast<double>(count)));
-  if (test < 1 || test >= count) {
-    throw std::invalid_argument(
-        fmt::format("test_fraction = {}: takes {} of {} images; both the training and the test set need "
-                    "one: bring more images, or a test set",
-                    options.test_fraction, test, count));
-  }
-  // From the labels and a fixed stream alone. The seed of a run must not choose: a cell that was found with
-  // one seed would be tested, with another, on images that chose it. Nor may the pixels, which follow the
-  // image size.
-  const Splits splits = make_splits(data.train_labels, data.classes, {count - test, 0, test},
-                                    Balance::proportional, named_seed(0, "held-out test images"));
-  data.held_out = splits.test;
-  data.test_images = select_rows(data.train_images, splits.test);
-  data.test_labels = data.train_labels.index_select(0, splits.test);
-  data.train_images = select_rows(data.train_images, splits.train);
-  data.train_labels = data.train_labels.index_select(0, splits.train);
 }
 
 std::string size_text(const Tensor& images) {
@@ -153,6 +127,26 @@ void ImageDataOptions::validate() const {
     throw std::invalid_argument(fmt::format("{} is missing: test_images and test_labels go together",
                                             test_images.empty() ? "test_images" : "test_labels"));
   }
+}
+
+void hold_out_test(ImageData& data, double test_fraction) {
+  const int64_t count = data.train.labels.numel();
+  const auto test = static_cast<int64_t>(std::llround(test_fraction * static_cast<double>(count)));
+  if (test < 1 || test >= count) {
+    throw std::invalid_argument(
+        fmt::format("test_fraction = {}: takes {} of {} images; both the training and the test set need "
+                    "one: bring more images, or a test set",
+                    test_fraction, test, count));
+  }
+  // From the labels and a fixed stream alone. The seed of a run must not choose: a cell that was found with
+  // one seed would be tested, with another, on images that chose it. Nor may the pixels, which follow the
+  // image size.
+  const Splits splits = make_splits(data.train.labels, data.classes, {count - test, 0, test},
+                                    Balance::proportional, named_seed(0, "held-out test images"));
+  data.held_out = splits.test;
+  data.test = {select_rows(data.train.images, splits.test), data.train.labels.index_select(0, splits.test)};
+  data.train = {select_rows(data.train.images, splits.train),
+                data.train.labels.index_select(0, splits.train)};
 }
 
 void measure_channels(const Tensor& images, std::vector<double>& mean, std::vector<double>& std) {
@@ -204,17 +198,17 @@ ImageData load_image_data(const ImageDataOptions& options) {
   ImageData data = named ? load_named(options) : is_file ? load_idx(options) : load_folder(options);
   data.classes = static_cast<int64_t>(data.class_names.size());
   if (options.image_size > 0) {
-    data.train_images = resize_images(data.train_images, options.image_size);
-    if (data.test_images.defined()) data.test_images = resize_images(data.test_images, options.image_size);
+    data.train.images = resize_images(data.train.images, options.image_size);
+    if (data.test.images.defined()) data.test.images = resize_images(data.test.images, options.image_size);
   }
-  if (!data.test_images.defined()) hold_out_test(data, options);
-  if (data.train_images.sizes().slice(1) != data.test_images.sizes().slice(1)) {
+  if (!data.test.images.defined()) hold_out_test(data, options.test_fraction);
+  if (data.train.images.sizes().slice(1) != data.test.images.sizes().slice(1)) {
     throw std::runtime_error(fmt::format(
         "{}: the training images have {}, the test images {}; bring them to one size, for example with "
         "--image-size {}",
-        options.data, size_text(data.train_images), size_text(data.test_images), data.train_images.size(2)));
+        options.data, size_text(data.train.images), size_text(data.test.images), data.train.images.size(2)));
   }
-  if (data.mean.empty()) measure_channels(data.train_images, data.mean, data.std);
+  if (data.mean.empty()) measure_channels(data.train.images, data.mean, data.std);
   return data;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bilevel/core/tensor.h"
+#include "bilevel/data/labelled_images.h"
 
 namespace bilevel {
 
@@ -28,8 +29,7 @@ struct ImageDataOptions {
 };
 
 struct ImageData {
-  Tensor train_images, test_images;  // uint8, N x C x H x W, CPU; C is 1 or 3
-  Tensor train_labels, test_labels;  // int64, N, CPU
+  LabelledImages train, test;  // of uint8 on the CPU, with 1 or 3 channels
   Tensor held_out;  // int64: where the test images stood among all; undefined where a test set was given
   int64_t classes = 0;
   std::vector<std::string> class_names;
@@ -39,6 +39,11 @@ struct ImageData {
 
 // Throws std::runtime_error naming the file that is missing or wrong, and a way out.
 ImageData load_image_data(const ImageDataOptions& options);
+
+// Takes this fraction of the training images, class by class, for a test set. They follow from the labels
+// alone, so that files and memory give the same. Throws std::invalid_argument where either set would be
+// empty.
+void hold_out_test(ImageData& data, double test_fraction = ImageDataOptions{}.test_fraction);
 
 // Per channel over all pixels, exact; a channel that is constant gets a deviation of 1, as there is nothing
 // to scale.

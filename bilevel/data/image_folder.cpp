@@ -72,8 +72,8 @@ std::vector<std::string> class_folders(const std::string& folder) {
 
 }  // namespace
 
-PictureStack read_pictures(const std::vector<std::string>& files, PictureSize size) {
-  PictureStack result;
+FolderImages read_pictures(const std::vector<std::string>& files, PictureSize size) {
+  FolderImages result;
   const auto count = static_cast<int64_t>(files.size());
   const Tensor first = read_picture(files[0]);
   int64_t channels = first.size(0);
@@ -151,17 +151,14 @@ FolderImages read_image_folder(const std::string& folder, const std::vector<std:
   if (files.empty()) {
     file_error(folder, "PNG or JPEG files in folders named like their classes", "none", "check the path");
   }
-  FolderImages result;
   std::vector<std::string> paths;
   std::vector<int64_t> labels;
   for (const ImageFile& file : files) {
     paths.push_back(file.path);
     labels.push_back(file.label);
   }
-  PictureStack pictures = read_pictures(paths, size);
-  result.images = pictures.images;
-  result.resized = pictures.resized;
-  if (!pictures.note.empty()) result.note = fmt::format("{}: {}", folder, pictures.note);
+  FolderImages result = read_pictures(paths, size);
+  if (!result.note.empty()) result.note = fmt::format("{}: {}", folder, result.note);
   result.labels = at::tensor(labels, at::TensorOptions().dtype(at::kLong));
   result.class_names = class_names;
   return result;

@@ -6,14 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "bilevel/core/tensor.h"
+#include "bilevel/data/labelled_images.h"
 #include "bilevel/data/picture_size.h"
 
 namespace bilevel {
 
-struct FolderImages {
-  Tensor images;  // uint8, N x C x H x W, CPU; one channel if all files are grey, else 3
-  Tensor labels;  // int64, N: positions in class_names
+// Of uint8 on the CPU; one channel if all files are grey, else 3. Labels are positions in class_names.
+struct FolderImages : LabelledImages {
   std::vector<std::string> class_names;  // sorted by their bytes, as are the files of a class
   int64_t resized = 0;                   // how many of them
   std::string note;  // where sizes differed and none was asked for: what was done, as a sentence
@@ -29,13 +28,8 @@ FolderImages read_image_folder(const std::string& folder, PictureSize size = {})
 FolderImages read_image_folder(const std::string& folder, const std::vector<std::string>& class_names,
                                PictureSize size = {});
 
-// Pictures by themselves, as FolderImages has them. There must be one.
-struct PictureStack {
-  Tensor images;
-  int64_t resized = 0;
-  std::string note;
-};
-PictureStack read_pictures(const std::vector<std::string>& files, PictureSize size = {});
+// Pictures by themselves, without labels and classes. There must be one.
+FolderImages read_pictures(const std::vector<std::string>& files, PictureSize size = {});
 
 // Whether the folder is a pair of such folders, train/ and test/.
 bool has_train_and_test(const std::string& folder);

@@ -135,12 +135,11 @@ std::string unread_form(const ImageSet& set, const std::vector<Place>& places) {
   return "";
 }
 
-void load_idx_pair(const ImageSet& set, const std::string& folder, size_t first, Tensor& images,
-                   Tensor& labels) {
+LabelledImages load_idx_pair(const ImageSet& set, const std::string& folder, size_t first) {
   const std::string images_path = fmt::format("{}/{}", folder, set.files[first].name);
   const std::string labels_path = fmt::format("{}/{}", folder, set.files[first + 1].name);
-  images = read_idx_images(images_path);
-  labels = read_idx_labels(labels_path, static_cast<int64_t>(set.classes.size()));
+  const Tensor images = read_idx_images(images_path);
+  const Tensor labels = read_idx_labels(labels_path, static_cast<int64_t>(set.classes.size()));
   if (images.size(1) != 784) {
     byte_error(images_path, 8, "images of 28 x 28", fmt::format("{} pixels", images.size(1)),
                "is it another set's file?");
@@ -149,6 +148,7 @@ void load_idx_pair(const ImageSet& set, const std::string& folder, size_t first,
     byte_error(labels_path, 4, fmt::format("{} labels, one for each image", images.size(0)),
                fmt::format("{}", labels.numel()), "are the files of one set?");
   }
+  return {images, labels};
 }
 
 // Records of one byte for each way to label, coarse to fine, and the image. `classes` bounds the labels.
@@ -259,8 +259,8 @@ ImageClasses load_image_classes(std::string_view name, const std::string& folder
                             : set.name == "cifar100" ? read_cifar100
                                                      : nullptr;
   if (read_records == nullptr) {
-    load_idx_pair(set, place, 0, result.train_images, result.train_labels);
-    load_idx_pair(set, place, 2, result.test_images, result.test_labels);
+    result.train = load_idx_pair(set, place, 0);
+    result.test = load_idx_pair(set, place, 2);
     return result;
   }
   std::vector<Tensor> images, labels;
@@ -269,12 +269,10 @@ ImageClasses load_image_classes(std::string_view name, const std::string& folder
     images.push_back(batch.images);
     labels.push_back(batch.labels);
   }
-  result.test_images = images.back();
-  result.test_labels = labels.back();
+  result.test = {images.back(), labels.back()};
   images.pop_back();
   labels.pop_back();
-  result.train_images = at::cat(images);
-  result.train_labels = at::cat(labels);
+  result.train = {at::cat(images), at::cat(labels)};
   return result;
 }
 

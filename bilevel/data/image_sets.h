@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bilevel/core/tensor.h"
+#include "bilevel/data/labelled_images.h"
 
 namespace bilevel {
 
@@ -39,8 +40,7 @@ std::vector<std::string> image_set_names();
 const ImageSet& image_set(std::string_view name);  // throws std::invalid_argument naming those that exist
 
 struct ImageClasses {
-  Tensor train_images, test_images;  // uint8, N x 784 or N x 3 x 32 x 32, CPU
-  Tensor train_labels, test_labels;  // int64, N
+  LabelledImages train, test;        // of uint8, N x 784 or N x 3 x 32 x 32, CPU
   std::vector<std::string> classes;  // names
 };
 
@@ -57,10 +57,8 @@ std::string find_image_set(std::string_view name, const std::string& folder);
 ImageClasses load_image_classes(std::string_view name, const std::string& folder);
 
 // CIFAR-10's binary format: records of a label byte and 3072 bytes of image, any number of them.
-struct CifarBatch {
-  Tensor images;         // uint8, N x 3 x 32 x 32
-  Tensor labels;         // int64
-  Tensor coarse_labels;  // int64; of CIFAR-100 alone
+struct CifarBatch : LabelledImages {  // of uint8, N x 3 x 32 x 32
+  Tensor coarse_labels;               // int64; of CIFAR-100 alone
 };
 CifarBatch read_cifar10(const std::string& path);
 // CIFAR-100's: a coarse label (0 to 19), a fine label (0 to 99) and the image. `labels` are the fine ones.

@@ -26,8 +26,11 @@ constexpr int64_t largest_archive = int64_t{1} << 30;  // the real one has 50 MB
 std::vector<std::string> entries(const std::string& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> handle(::opendir(folder.c_str()), ::closedir);
   if (!handle) {
-    byte_error(folder, 0, "a folder", std::strerror(errno),
-               fmt::format("it should hold {0}/GROUP/ID and {1}/GROUP/ID", train_folder, test_folder));
+    const int reason = errno;
+    throw_file_error(
+        folder, reason,
+        fmt::format("byte 0: expected a folder, found {}; it should hold {}/GROUP/ID and {}/GROUP/ID",
+                    std::strerror(reason), train_folder, test_folder));
   }
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(handle.get())) {

@@ -37,6 +37,7 @@ struct NewsgroupsOptions {
   at::ScalarType dtype = at::kFloat;  // float or double
 };
 
+// Unlike two ExampleSets always sparse, as words are counted, and with the names of both sides.
 struct Newsgroups {
   SparseMatrix train, test;
   Tensor train_labels, test_labels;   // int64, positions in `groups`

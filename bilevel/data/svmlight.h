@@ -26,6 +26,7 @@ struct SvmlightOptions {
   void validate() const;                     // throws std::invalid_argument
 };
 
+// What one svmlight file holds, before its labels become those of an ExampleSet.
 struct LabelledSparse {
   SparseMatrix examples;
   Tensor labels;            // double, as written: labels.h turns them into classes

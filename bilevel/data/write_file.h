@@ -12,7 +12,7 @@ namespace bilevel {
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 void write_file(const std::string& path, std::string_view content);
 
-// Makes the folder and those above it. `option` begins the std::runtime_error where it cannot be had.
-void make_folder(const std::string& folder, std::string_view option);
+// Makes the folder and those above it. Throws FileError with the folder and the cause.
+void make_folder(const std::string& folder);
 
 }  // namespace bilevel

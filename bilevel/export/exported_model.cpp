@@ -48,6 +48,11 @@ bool is_torchscript(const std::string& path) {
 
 }  // namespace
 
+std::string exported_type(at::ScalarType type) {
+  if (type == at::kLong) return "int64";
+  return type == at::kDouble ? "float64" : "float32";
+}
+
 const std::vector<std::string>& export_formats() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;

@@ -2,6 +2,8 @@
 // A model that leaves the program: named arrays, a description as JSON, and the function that both make. A
 // format stores the first two, and where it can, the function as well.
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -17,7 +19,15 @@ struct ExportedInput {
   std::string name;
   at::ScalarType type = at::kFloat;
   std::vector<int64_t> shape;  // of one example; the examples come before it
+  std::string holds = {};      // a sentence
 };
+// One row for each example.
+struct ExportedOutput {
+  std::string name;
+  int64_t width = 0;
+  std::string holds;
+};
+std::string exported_type(at::ScalarType type);  // float32, float64, int64
 
 // From the arrays, in their order, and a tensor for each input: one row of numbers for each example. It must
 // not read how many examples there are, because it is recorded once and used on any number.
@@ -29,7 +39,7 @@ struct ExportedModel {
   std::vector<NamedArray> arrays;
   // Of a model that is to be written.
   std::vector<ExportedInput> inputs = {};
-  std::string output = {};  // what a row of the result is called
+  ExportedOutput output = {};
   ExportedFunction function = {};
 };
 

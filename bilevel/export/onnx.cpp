@@ -84,9 +84,8 @@ void write_onnx(const std::string& path, const ExportedModel& model) {
   std::map<std::string, std::string> attributes;
   for (const NamedArray& array : model.arrays) attributes[attribute_name(array.name)] = array.name;
   const at::ScalarType type =
-      translate(*module.get_method("forward").graph(), attributes, model.output, graph);
-  put_value(*graph.add_output(), model.output, type,
-            {model.description.at("output").at("width").get<int64_t>()});
+      translate(*module.get_method("forward").graph(), attributes, model.output.name, graph);
+  put_value(*graph.add_output(), model.output.name, type, {model.output.width});
   std::string bytes;
   if (!file.SerializeToString(&bytes)) {
     throw std::runtime_error(fmt::format(

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bilevel/check/verdict.h"
+#include "bilevel/data/file_error.h"
 #include "bilevel/data/npy.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
@@ -292,9 +293,9 @@ CheckJobResult run_check(CheckJobOptions o, RunContext& context) {
   // Before the work, so that a folder that cannot be had costs nothing.
   if (!o.save.empty()) {
     try {
-      make_folder(o.save, named("save"));
-    } catch (const std::runtime_error& error) {
-      throw RunError(error.what());
+      make_folder(o.save);
+    } catch (const FileError& error) {
+      throw RunError(fmt::format("{}: {}", named("save", o.save), error.cause()));
     }
   }
   CheckJobResult result;

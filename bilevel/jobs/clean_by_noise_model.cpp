@@ -139,12 +139,7 @@ void clean_by_noise_model(CleanJobOptions& o, RunContext& context, const JobCloc
   const uint64_t seed = o.algorithm.solve.seed;
   const CleanTableOptions options{
       .folds = o.table.folds, .standardize = !o.table.no_standardize, .seed = seed};
-  const CleanTableData data{
-      .train = sets.train.features,
-      .given = sets.train.labels,
-      .trusted = sets.valid.features,
-      .trusted_labels = sets.valid.size() > 0 ? sets.valid.labels : at::empty({0}, at::kLong),
-      .classes = sets.classes};
+  const CleanTableData data{.train = sets.train, .trusted = sets.valid, .classes = sets.classes};
   refuse_folds(options.folds, sets.train.features);
   result.folds = options.folds;
   context.open("clean", seed, OptionsView(o));

@@ -77,6 +77,10 @@ ExportJobResult run_export(ExportJobOptions o, RunContext& context) {
   write_exported(result.output, o.format, model);
   for (const NamedArray& array : model.arrays) result.numbers += array.value.numel();
   result.arrays = static_cast<int64_t>(model.arrays.size());
+  for (const ExportedInput& input : model.inputs) {
+    result.inputs.push_back({input.name, exported_type(input.type), input.holds, input.shape});
+  }
+  result.model_output = {model.output.name, model.output.holds, model.output.width};
   result.description = model.description;
   result.json = {{"run", o.run},
                  {"job", result.job},

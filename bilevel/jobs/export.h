@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "bilevel/fields/fields.h"
 #include "bilevel/run/json.h"
@@ -20,10 +21,21 @@ struct ExportJobOptions {
 };
 
 struct ExportJobResult {
+  // What the model takes and gives, as the file describes it. The examples are the first dimension of both.
+  struct Input {
+    std::string name, type, holds;  // "images", "float32", a sentence
+    std::vector<int64_t> shape;     // of one example
+  };
+  struct Output {
+    std::string name, holds;
+    int64_t width = 0;  // numbers for each example
+  };
   std::string job = {};  // that made the model
   std::string format = {}, output = {};
   int64_t arrays = 0, numbers = 0;  // how many there are, and how many numbers they hold
-  Json description = {};            // as it stands in the file
+  std::vector<Input> inputs = {};
+  Output model_output = {};
+  Json description = {};  // as it stands in the file
   Json json = {};
 };
 

@@ -20,23 +20,23 @@ namespace {
 
 constexpr const char* second_head = "second head/";  // of DARTS's training, as nas/network_darts.cpp names it
 
-std::string type_name(at::ScalarType type) {
-  if (type == at::kLong) return "int64";
-  return type == at::kDouble ? "float64" : "float32";
-}
-
 // What every description has, after the arrays and the function are known.
 void describe(ExportedModel& model, const std::string& holds, int64_t width,
               const std::string& output_holds) {
+  model.inputs.at(0).holds = holds;
+  model.output.width = width;
+  model.output.holds = output_holds;
   Json& d = model.description;
   d["inputs"] = Json::array();
   for (const ExportedInput& input : model.inputs) {
     Json shape = Json::array({"n"});
     for (const int64_t length : input.shape) shape.push_back(length);
-    d["inputs"].push_back({{"name", input.name}, {"type", type_name(input.type)}, {"shape", shape}});
+    d["inputs"].push_back({{"name", input.name},
+                           {"type", exported_type(input.type)},
+                           {"shape", shape},
+                           {"holds", input.holds}});
   }
-  d["inputs"][0]["holds"] = holds;
-  d["output"] = {{"name", model.output}, {"width", width}, {"holds", output_holds}};
+  d["output"] = {{"name", model.output.name}, {"width", width}, {"holds", output_holds}};
   d["arrays"] = Json::array();
   for (const NamedArray& array : model.arrays) d["arrays"].push_back(array.name);
 }
@@ -129,7 +129,7 @@ ExportedModel exported_network(const std::string& run, SavedModel saved) {
              model.arrays);
   const nas::NetworkOptions& o = network->options();
   model.inputs = {{"images", at::kFloat, {o.input_channels, o.height, o.width}}};
-  model.output = "scores";
+  model.output.name = "scores";
   const auto first_statistic = static_cast<std::ptrdiff_t>(2 + plan.weights.entries().size());
   model.function = [network, first_statistic](const std::vector<Tensor>& arrays,
                                               const std::vector<Tensor>& inputs) {
@@ -187,7 +187,7 @@ ExportedModel exported_rows(const Tensor& weights, const SavedModel& saved) {
   if (saved.kind == SavedModel::Kind::tasks && !saved.classes_are_tasks) {
     width = weights.size(1);
     add_matrix(weights, 2, has_intercept, model.arrays);
-    model.inputs.push_back({"task", at::kLong, {}});
+    model.inputs.push_back({"task", at::kLong, {}, "the position of the row's task among \"task_names\""});
     model.function = [=](const std::vector<Tensor>& arrays, const std::vector<Tensor>& inputs) {
       const Tensor rows = input.prepared(arrays, inputs[0]).unsqueeze(2);
       const Tensor scores = arrays[first].index_select(0, inputs[1]).bmm(rows).squeeze(2);
@@ -202,15 +202,12 @@ ExportedModel exported_rows(const Tensor& weights, const SavedModel& saved) {
       return has_intercept ? scores + arrays[first + 1] : scores;
     };
   }
-  model.output = saved.class_names.empty() ? "values" : "scores";
+  model.output.name = saved.class_names.empty() ? "values" : "scores";
   model.description = {{"bilevel", BILEVEL_VERSION}, {"model", saved_model_json(saved)}};
   if (saved.schema.form == TableSchema::Form::table) {
     model.description["features"] = saved.schema.feature_names();
   }
   describe(model, rows_hold(saved.schema), width, scores_hold(saved));
-  if (model.inputs.size() > 1) {
-    model.description["inputs"][1]["holds"] = "the position of the row's task among \"task_names\"";
-  }
   return model;
 }
 
@@ -230,7 +227,7 @@ ExportedModel exported_cnn(const Tensor& weights, const SavedModel& saved) {
     return CnnCleaning::network(input.prepared(arrays, inputs[0]).reshape(image),
                                 {arrays.begin() + first, arrays.end()});
   };
-  model.output = "scores";
+  model.output.name = "scores";
   model.description = {{"bilevel", BILEVEL_VERSION}, {"model", saved_model_json(saved)}};
   describe(model, rows_hold(saved.schema), static_cast<int64_t>(saved.class_names.size()),
            scores_hold(saved));
@@ -288,7 +285,7 @@ ExportedModel exported_learned(const meta::LearnedModel& learned) {
     }
   }
   model.inputs = {{learned.scale ? "images" : "inputs", at::kFloat, learned.input}};
-  model.output = has_start ? "outputs" : "features";
+  model.output.name = has_start ? "outputs" : "features";
   model.function = [=](const std::vector<Tensor>& arrays, const std::vector<Tensor>& inputs) {
     Tensor data = scaled > 0 ? (inputs[0] - arrays[0]) / arrays[1] : inputs[0];
     const auto from = arrays.begin();

@@ -1,9 +1,13 @@
 #include "bilevel/jobs/image_choice.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <string>
 #include <tuple>
 
+#include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/data_digest.h"
 
 namespace bilevel {
@@ -66,6 +70,39 @@ const Fields<AugmentOptions>& augment_fields() {
     return f;
   }();
   return table;
+}
+
+namespace {
+
+void require_labels(const LabelledImages& set, const std::string& images_name, const std::string& labels_name,
+                    const Tensor& like) {
+  const auto& [images, labels] = set;
+  if (images.size(0) != labels.numel()) {
+    throw OptionError(fmt::format("{} holds {} images and {} holds {}: give one label for each image",
+                                  named(images_name), images.size(0), named(labels_name), labels.numel()));
+  }
+  if (images.sizes().slice(1) != like.sizes().slice(1)) {
+    throw OptionError(
+        fmt::format("{} holds images of {}, and {} of {} (channels x height x width): give both "
+                    "alike",
+                    named(images_name), fmt::join(images.sizes().slice(1), " x "), named("data"),
+                    fmt::join(like.sizes().slice(1), " x ")));
+  }
+}
+
+}  // namespace
+
+ImageData completed(ImageData images, bool needs_test) {
+  require_labels(images.train, "data", "labels", images.train.images);
+  if (images.test.images.defined()) {
+    require_labels(images.test, "test_images", "test_labels", images.train.images);
+  }
+  for (auto k = static_cast<int64_t>(images.class_names.size()); k < images.classes; ++k) {
+    images.class_names.push_back(fmt::to_string(k));
+  }
+  if (needs_test && !images.test.images.defined()) hold_out_test(images);
+  if (images.mean.empty()) measure_channels(images.train.images, images.mean, images.std);
+  return images;
 }
 
 Json held_out_json(const ImageData& data) {

@@ -13,12 +13,6 @@
 namespace bilevel {
 namespace {
 
-Features dense_features_of(const TaskExamples& examples) {
-  Features features;
-  if (examples.size() > 0) features.dense = examples.features;
-  return features;
-}
-
 // The scores of examples under the models of their tasks.
 TableScores score_tasks(const TaskExamples& examples, const Tensor& weights) {
   TableScores all;
@@ -74,15 +68,13 @@ void interact_by_held_out(InteractJobOptions& o, RunContext& context, const JobC
   const TaskSets& sets = result.sets;
   const uint64_t seed = o.algorithm.solve.seed;
   const bool has_valid = sets.valid.size() > 0;
-  const InteractTableData data{.train = dense_features_of(sets.train),
-                               .labels = sets.train.labels,
+  const InteractTableData data{.train = {sets.train.features, sets.train.labels},
+                               .valid = {sets.valid.features, sets.valid.labels},
                                .task = sets.train.tasks,
-                               .valid = dense_features_of(sets.valid),
-                               .valid_labels = sets.valid.labels,
                                .valid_task = sets.valid.tasks,
                                .tasks = sets.tasks,
                                .classes = sets.classes};
-  if (!has_valid) refuse_folds(o.table.folds, data.train);
+  if (!has_valid) refuse_folds(o.table.folds, data.train.features);
   result.by = interact_ways().table;
   result.folds = has_valid ? 0 : o.table.folds;
   result.has_bias = true;

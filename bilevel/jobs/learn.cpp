@@ -203,14 +203,13 @@ JobEnd end_of_learning(const meta::LearnSummary& summary) {
   return {RunStatus::failed, summary.reason, EndCause::mathematics};
 }
 
-}  // namespace
-
-LearnJobResult run_learn(LearnJobOptions o, RunContext& context) {
+LearnJobResult run_on(const meta::ImageTaskSet* images, LearnJobOptions o, RunContext& context) {
   LearnJobOptions defaults;
   OptionsView(o).mark_changed(OptionsView(defaults));
   complete_learning(o);
   o.data.tensors = apply(o.compute, context);
-  const meta::TaskData data = meta::load_task_data(o.data);
+  const meta::TaskData data =
+      images == nullptr ? meta::load_task_data(o.data) : meta::task_data_of(*images, o.data);
   const meta::TaskSource& source = *data.source;
   const meta::Learner learner(
       o.learner, meta::make_network(o.network, source.input_shape(), source.outputs()), o.data.tensors);
@@ -263,6 +262,17 @@ LearnJobResult run_learn(LearnJobOptions o, RunContext& context) {
     context.end(result.end.status, result.end.message, result.json);
   });
   return result;
+}
+
+}  // namespace
+
+LearnJobResult run_learn(LearnJobOptions options, RunContext& context) {
+  return run_on(nullptr, std::move(options), context);
+}
+
+LearnJobResult run_learn_on(const meta::ImageTaskSet& images, LearnJobOptions options, RunContext& context) {
+  options.data.data.clear();  // neither a name nor a path: defaults are those of images
+  return run_on(&images, std::move(options), context);
 }
 
 }  // namespace bilevel

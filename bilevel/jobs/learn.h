@@ -1,6 +1,6 @@
 #pragma once
-// The job `learn`: learning across few-shot tasks known by name or made of class folders. On tasks of one's
-// own, call meta::learn() of bilevel/meta/learn.h.
+// The job `learn`: learning across few-shot tasks known by name, or made of class folders or of images in
+// memory. On tasks of another kind, call meta::learn() of bilevel/meta/learn.h.
 
 #include <cstdint>
 #include <string>
@@ -52,6 +52,8 @@ struct LearnJobResult {
 };
 // Throws OptionError for options that cannot be, RunError for a run that cannot go on.
 LearnJobResult run_learn(LearnJobOptions options, RunContext& context);
+// On images in memory (meta::task_set_of); of `options.data` the shape of tasks and the seed are read.
+LearnJobResult run_learn_on(const meta::ImageTaskSet& images, LearnJobOptions options, RunContext& context);
 
 std::string score_text(const meta::TaskScore& score, bool regression);
 

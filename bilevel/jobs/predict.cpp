@@ -120,7 +120,8 @@ PredictJobResult run_predict(PredictJobOptions o, RunContext& context) {
   const at::TensorOptions tensors = apply(o.compute, context);
   tell_notes(o.reading, context);
   PredictJobResult result;
-  ModelInUse model{.is_file = is_exported_file(o.run)};
+  ModelInUse model;
+  model.is_file = is_exported_file(o.run);
   if (model.is_file) model.file = read_exported(o.run);
   // The model of learn is a file of its own kind.
   const bool learned = model.is_file ? model.file.description.contains("learned")

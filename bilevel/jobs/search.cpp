@@ -339,22 +339,6 @@ SearchJobResult run_on(const ImageData* images, SearchJobOptions o, RunContext& 
   return result;
 }
 
-// What readers of files see to.
-void check_images(const Tensor& images, const Tensor& labels, const std::string& images_name,
-                  const std::string& labels_name, const Tensor& like) {
-  if (images.size(0) != labels.numel()) {
-    throw OptionError(fmt::format("{} holds {} images and {} holds {}: give one label for each image",
-                                  named(images_name), images.size(0), named(labels_name), labels.numel()));
-  }
-  if (images.sizes().slice(1) != like.sizes().slice(1)) {
-    throw OptionError(
-        fmt::format("{} holds images of {}, and {} of {} (channels x height x width): give both "
-                    "alike",
-                    named(images_name), fmt::join(images.sizes().slice(1), " x "), named("data"),
-                    fmt::join(like.sizes().slice(1), " x ")));
-  }
-}
-
 }  // namespace
 
 SearchJobResult run_search(SearchJobOptions options, RunContext& context) {
@@ -362,11 +346,8 @@ SearchJobResult run_search(SearchJobOptions options, RunContext& context) {
 }
 
 SearchJobResult run_search_on(const ImageData& images, SearchJobOptions options, RunContext& context) {
-  check_images(images.train_images, images.train_labels, "data", "labels", images.train_images);
-  if (images.test_images.defined()) {
-    check_images(images.test_images, images.test_labels, "test_images", "test_labels", images.train_images);
-  }
-  return run_on(&images, std::move(options), context);
+  const ImageData data = completed(images, /*needs_test=*/false);
+  return run_on(&data, std::move(options), context);
 }
 
 nas::SearchDiagnosis diagnose_search_run(const StoredRun& run, double accuracy, RunContext& context) {

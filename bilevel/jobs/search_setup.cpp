@@ -56,9 +56,9 @@ nas::RandomSearch plan_random_search(const nas::SearchSpace& space, const Search
   random.space = space;
   random.network.channels = o.network.channels;
   random.network.cells = o.network.cells;
-  random.network.input_channels = data.train_images.size(1);
-  random.network.height = data.train_images.size(2);
-  random.network.width = data.train_images.size(3);
+  random.network.input_channels = data.train.images.size(1);
+  random.network.height = data.train.images.size(2);
+  random.network.width = data.train.images.size(3);
   random.network.classes = data.classes;
   random.train = train;
   random.valid = valid;
@@ -192,13 +192,13 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
   const ImageData& data = images == nullptr ? read : *images;
   for (const std::string& note : data.notes) context.line(note);
   setup.held_out = held_out_json(data);
-  const SearchSplit split = make_search_split(data.train_labels, data.classes, o.split);
+  const SearchSplit split = make_search_split(data.train.labels, data.classes, o.split);
   setup.digest =
-      data_digest({data.train_images, data.train_labels, split.train, split.valid}, {data.classes});
+      data_digest({data.train.images, data.train.labels, split.train, split.valid}, {data.classes});
   context.agree("data", {{"digest", setup.digest}});
   const auto part = [&](const Tensor& positions) {
-    return DeviceImages(select_rows(data.train_images, positions),
-                        data.train_labels.index_select(0, positions), data.mean, data.std, setup.tensors);
+    return DeviceImages(select_rows(data.train.images, positions),
+                        data.train.labels.index_select(0, positions), data.mean, data.std, setup.tensors);
   };
   const std::vector<std::string> sets = image_set_names();
   const bool are_own = images != nullptr || std::find(sets.begin(), sets.end(), o.data.data) == sets.end();
@@ -208,8 +208,8 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
     setup.random->ranks = setup.ranks;
   }
   if (o.baselines > 0) {
-    setup.baselines_on_test = data.test_labels.defined() && data.test_labels.numel() > 0;
-    const DeviceImages judged = setup.baselines_on_test ? DeviceImages(data.test_images, data.test_labels,
+    setup.baselines_on_test = data.test.labels.defined() && data.test.labels.numel() > 0;
+    const DeviceImages judged = setup.baselines_on_test ? DeviceImages(data.test.images, data.test.labels,
                                                                        data.mean, data.std, setup.tensors)
                                                         : part(split.valid);
     setup.baselines = plan_random_search(

@@ -34,19 +34,19 @@ ShowImagesResult run_show_images(ShowImagesOptions o, RunContext& context) {
   ShowImagesResult result{.name = o.images.data, .data = load_image_data(o.images)};
   const ImageData& data = result.data;
   for (const std::string& note : data.notes) context.line(note);
-  result.train = count_classes(data.train_labels, data.classes);
-  result.test = count_classes(data.test_labels, data.classes);
+  result.train = count_classes(data.train.labels, data.classes);
+  result.test = count_classes(data.test.labels, data.classes);
   Json classes = Json::array();
   for (size_t k = 0; k < result.train.size(); ++k) {
     classes.push_back({{"name", data.class_names[k]}, {"train", result.train[k]}, {"test", result.test[k]}});
   }
   result.json = {{"data", result.name},
-                 {"train", data.train_labels.numel()},
-                 {"test", data.test_labels.numel()},
+                 {"train", data.train.labels.numel()},
+                 {"test", data.test.labels.numel()},
                  {"held_out", held_out_json(data)},
-                 {"channels", data.train_images.size(1)},
-                 {"height", data.train_images.size(2)},
-                 {"width", data.train_images.size(3)},
+                 {"channels", data.train.images.size(1)},
+                 {"height", data.train.images.size(2)},
+                 {"width", data.train.images.size(3)},
                  {"mean", data.mean},
                  {"std", data.std},
                  {"classes", classes}};

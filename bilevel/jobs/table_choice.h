@@ -14,7 +14,7 @@
 #include "bilevel/jobs/job_end.h"
 #include "bilevel/run/json.h"
 #include "bilevel/run/run_context.h"
-#include "bilevel/tables/cross_fit.h"
+#include "bilevel/tables/fit_counts.h"
 #include "bilevel/tables/table_hooks.h"
 
 namespace bilevel {

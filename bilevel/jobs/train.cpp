@@ -94,38 +94,39 @@ struct TrainSetup {
 
 void take_part(ImageData& data, int64_t size, uint64_t seed) {
   if (size == 0) return;
-  if (size > data.train_labels.numel()) {
+  if (size > data.train.labels.numel()) {
     throw OptionError(fmt::format("{}: there are only {} training images", named("train_size", word_of(size)),
-                                  data.train_labels.numel()));
+                                  data.train.labels.numel()));
   }
   const Tensor part =
-      make_splits(data.train_labels, data.classes, {.train = size}, Balance::equal, seed).train;
-  data.train_images = select_rows(data.train_images, part);
-  data.train_labels = data.train_labels.index_select(0, part);
+      make_splits(data.train.labels, data.classes, {.train = size}, Balance::equal, seed).train;
+  data.train.images = select_rows(data.train.images, part);
+  data.train.labels = data.train.labels.index_select(0, part);
 }
 
-TrainSetup set_up_training(TrainJobOptions& o, const at::TensorOptions& tensors, const RunContext& context) {
+TrainSetup set_up_training(TrainJobOptions& o, const ImageData* images, const at::TensorOptions& tensors,
+                           const RunContext& context) {
   TrainSetup setup;
   setup.ranks = batch_ranks(o.batch_norm, tensors, context);
   const nas::SearchSpace space = nas::make_space(o.space);
-  setup.data = load_image_data(o.data);
+  setup.data = images == nullptr ? load_image_data(o.data) : *images;
   for (const std::string& note : setup.data.notes) context.line(note);
   take_part(setup.data, o.train_size, o.train.seed);
   const ImageData& data = setup.data;
   setup.digest =
-      data_digest({data.train_images, data.train_labels, data.test_images, data.test_labels}, {data.classes});
+      data_digest({data.train.images, data.train.labels, data.test.images, data.test.labels}, {data.classes});
   context.agree("data", {{"digest", setup.digest}});
   nas::NetworkOptions network{.channels = o.channels, .cells = o.cells};
-  network.input_channels = data.train_images.size(1);
-  network.height = data.train_images.size(2);
-  network.width = data.train_images.size(3);
+  network.input_channels = data.train.images.size(1);
+  network.height = data.train.images.size(2);
+  network.width = data.train.images.size(3);
   network.classes = data.classes;
   network.imagenet_stem = o.imagenet;
   network.auxiliary = o.train.auxiliary > 0;
   setup.network = std::make_unique<nas::Network>(space, nas::parse_genotype(space, o.genotype), network);
   setup.training = std::make_unique<nas::Training>(
-      *setup.network, DeviceImages(data.train_images, data.train_labels, data.mean, data.std, tensors),
-      DeviceImages(data.test_images, data.test_labels, data.mean, data.std, tensors), o.train, setup.ranks);
+      *setup.network, DeviceImages(data.train.images, data.train.labels, data.mean, data.std, tensors),
+      DeviceImages(data.test.images, data.test.labels, data.mean, data.std, tensors), o.train, setup.ranks);
   return setup;
 }
 
@@ -200,21 +201,19 @@ Json train_json(const TrainJobResult& r, const std::string& space, const ImageDa
   return out;
 }
 
-}  // namespace
-
-TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
+TrainJobResult run_on(const ImageData* images, TrainJobOptions o, RunContext& context) {
   TrainJobOptions defaults;
   OptionsView(o).mark_changed(OptionsView(defaults));
   if (context.resumes()) keep_batch_norm(OptionsView(o), read_stored_run(context.place().resume));
   find_genotype(o);
   complete_training(o);
-  const TrainSetup setup = set_up_training(o, apply(o.compute, context), context);
+  const TrainSetup setup = set_up_training(o, images, apply(o.compute, context), context);
   context.open("train", o.train.seed, OptionsView(o));
-  TrainJobResult result{.genotype = o.genotype, .data = o.data.data};
+  TrainJobResult result{.genotype = o.genotype, .data = images == nullptr ? o.data.data : ""};
   result.parameters = setup.network->parameters();
   result.multiply_adds = setup.network->multiply_adds();
-  result.train_images = setup.data.train_labels.numel();
-  result.test_images = setup.data.test_labels.numel();
+  result.train_images = setup.data.train.labels.numel();
+  result.test_images = setup.data.test.labels.numel();
   result.folder = context.folder_name();
   context.work([&] {
     if (context.has_folder()) {
@@ -235,6 +234,17 @@ TrainJobResult run_train(TrainJobOptions o, RunContext& context) {
     context.end(result.end.status, "", result.json);
   });
   return result;
+}
+
+}  // namespace
+
+TrainJobResult run_train(TrainJobOptions options, RunContext& context) {
+  return run_on(nullptr, std::move(options), context);
+}
+
+TrainJobResult run_train_on(const ImageData& images, TrainJobOptions options, RunContext& context) {
+  const ImageData data = completed(images, /*needs_test=*/true);
+  return run_on(&data, std::move(options), context);
 }
 
 }  // namespace bilevel

@@ -1,6 +1,5 @@
 #pragma once
-// The job `train`: a cell's network, trained from scratch and tested. On tensors of one's own, call
-// nas::Training of bilevel/nas/train.h.
+// The job `train`: a cell's network, trained from scratch and tested, on images in files or in memory.
 
 #include <cstdint>
 #include <string>
@@ -45,5 +44,7 @@ struct TrainJobResult {
 };
 // Throws OptionError for options that cannot be, RunError for a run that cannot go on.
 TrainJobResult run_train(TrainJobOptions options, RunContext& context);
+// On images in memory; `options.data` is not read. Without a test set a fifth is held out, as of files.
+TrainJobResult run_train_on(const ImageData& images, TrainJobOptions options, RunContext& context);
 
 }  // namespace bilevel

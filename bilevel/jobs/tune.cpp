@@ -86,7 +86,7 @@ TuneJobResult tune_tables(TuneJobOptions& o, TableSets sets, const std::string& 
     refuse_ranks(context, named("by", tune_ways().table), "take " + named("by", tune_ways().algorithm));
     tune_by_held_out(o, sets, context, clock, result);
   } else {
-    for (TableSets::Set* set : {&sets.train, &sets.valid, &sets.test}) set_dtype(set->features, o.compute);
+    for (ExampleSet* set : {&sets.train, &sets.valid, &sets.test}) set_dtype(set->features, o.compute);
     tune_by_algorithm(o, divided(std::move(sets), o.files.valid_part, o.algorithm.solve.seed, data), context,
                       result);
   }

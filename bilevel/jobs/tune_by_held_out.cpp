@@ -108,12 +108,8 @@ void tune_by_held_out(TuneJobOptions& o, const TableSets& sets, RunContext& cont
   const bool has_valid = sets.valid.size() > 0;
   FeatureGroups groups;
   if (!o.groups.empty()) groups = feature_groups(o.groups, sets.feature_names);
-  const TuneTableData data{.train = sets.train.features,
-                           .labels = sets.train.labels,
-                           .valid = sets.valid.features,
-                           .valid_labels = has_valid ? sets.valid.labels : at::empty({0}, at::kLong),
-                           .classes = sets.classes,
-                           .groups = groups.of_column};
+  const TuneTableData data{
+      .train = sets.train, .valid = sets.valid, .classes = sets.classes, .groups = groups.of_column};
   if (!has_valid) refuse_folds(o.table.folds, sets.train.features);
   result.by = tune_ways().table;
   result.train_examples = sets.train.size();

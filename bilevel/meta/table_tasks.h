@@ -22,6 +22,7 @@ struct RowScale {
   Tensor scaled(const Tensor& rows) const;  // double
 };
 
+// Unlike an ExampleSet of more classes than one task has: tasks are drawn from them.
 struct TableTaskSet {
   std::string name;                // in messages
   Tensor rows;                     // rows x columns, double

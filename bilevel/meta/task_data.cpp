@@ -70,6 +70,13 @@ std::string digest_of_rows(const TableTaskSet& set) {
   return digest.hex();
 }
 
+std::string summary_of(const TaskData& data, const std::string& note) {
+  const TaskSource& source = *data.source;
+  return fmt::format("{}: inputs of {}; {} training, {} validation and {} test classes{}", data.name,
+                     fmt::join(source.input_shape(), " x "), source.classes(Part::train),
+                     source.classes(Part::valid), source.classes(Part::test), note);
+}
+
 bool is_known_by_name(const std::string& data) {
   const std::vector<std::string> names = task_data_names();
   return std::find(names.begin(), names.end(), data) != names.end();
@@ -125,7 +132,6 @@ void TaskDataOptions::validate() const {
 TaskData load_task_data(const TaskDataOptions& o) {
   o.validate();
   TaskData result;
-  std::string note;
   result.name = o.data;
   if (o.data == "blobs") {
     result.source = std::make_unique<Blobs>(o.shape, BlobsOptions{}, o.seed, o.tensors);
@@ -142,15 +148,30 @@ TaskData load_task_data(const TaskDataOptions& o) {
     result.source = std::move(tasks);
   } else {
     ImageTaskSet set = image_set_of(o);
-    result.digest = digest_of(set);
-    result.scale = set.scale;
-    if (!set.note.empty()) note = "; " + set.note;
-    result.source = std::make_unique<ImageTasks>(std::move(set), o.shape, o.seed, o.tensors);
+    set.name = o.data;
+    return task_data_of(std::move(set), o);
   }
-  const TaskSource& source = *result.source;
-  result.summary = fmt::format("{}: inputs of {}; {} training, {} validation and {} test classes{}", o.data,
-                               fmt::join(source.input_shape(), " x "), source.classes(Part::train),
-                               source.classes(Part::valid), source.classes(Part::test), note);
+  result.summary = summary_of(result, "");
+  return result;
+}
+
+ImageTaskSet task_set_of(const LabelledImages& images, const std::vector<std::string>& class_names) {
+  ImageTaskSet set;
+  set.name = "images";
+  set.images = group_by_class(images.images, images.labels, class_names);
+  set.parts = split_classes(set.images.classes(), 64, 16, 20, /*seed=*/0);
+  set.scale = training_scale(set.images, set.parts);
+  return set;
+}
+
+TaskData task_data_of(ImageTaskSet set, const TaskDataOptions& o) {
+  TaskData result;
+  result.name = set.name;
+  result.digest = digest_of(set);
+  result.scale = set.scale;
+  const std::string note = set.note.empty() ? "" : "; " + set.note;
+  result.source = std::make_unique<ImageTasks>(std::move(set), o.shape, o.seed, o.tensors);
+  result.summary = summary_of(result, note);
   return result;
 }
 

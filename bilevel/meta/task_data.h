@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bilevel/data/labelled_images.h"
 #include "bilevel/meta/image_tasks.h"
 #include "bilevel/meta/table_tasks.h"
 #include "bilevel/meta/tasks.h"
@@ -43,5 +44,11 @@ bool are_points(const std::string& data);
 
 // Throws std::invalid_argument for options that do not fit, std::runtime_error for files.
 TaskData load_task_data(const TaskDataOptions& options);
+
+// Images in memory, bytes with labels 0 .. class_names.size() - 1, as read_task_folder() has those of an
+// unparted folder. Throws std::invalid_argument where they do not fit together.
+ImageTaskSet task_set_of(const LabelledImages& images, const std::vector<std::string>& class_names);
+// Tasks of it; of the options their shape, seed and tensors are read.
+TaskData task_data_of(ImageTaskSet set, const TaskDataOptions& options);
 
 }  // namespace bilevel::meta

@@ -35,11 +35,11 @@ SearchImages search_images(const ImageData& data, const SearchSplit& split, cons
                            const at::TensorOptions& tensors) {
   augment.validate();
   SearchImages images;
-  images.train = source_of(data.train_images, data.train_labels, split.train, data, augment, tensors);
-  images.valid = source_of(data.train_images, data.train_labels, split.valid, data, augment, tensors);
-  images.channels = data.train_images.size(1);
-  images.height = data.train_images.size(2);
-  images.width = data.train_images.size(3);
+  images.train = source_of(data.train.images, data.train.labels, split.train, data, augment, tensors);
+  images.valid = source_of(data.train.images, data.train.labels, split.valid, data, augment, tensors);
+  images.channels = data.train.images.size(1);
+  images.height = data.train.images.size(2);
+  images.width = data.train.images.size(3);
   images.classes = data.classes;
   return images;
 }

@@ -10,17 +10,12 @@
 #include <string>
 
 #include "bilevel/core/problem.h"
+#include "bilevel/data/labelled_images.h"
 #include "bilevel/nas/batch_ranks.h"
 #include "bilevel/nas/supernet.h"
 #include "bilevel/nas/supernet_engine.h"
 
 namespace bilevel::nas {
-
-// Images ready for the network, and their labels.
-struct LabelledImages {
-  Tensor images;  // n x channels x height x width
-  Tensor labels;  // int64
-};
 
 // Where the images come from. `prepare` is a pure function of the batch: it gathers, augments and normalises
 // on the device. `plain` does the same without augmentation, for measuring. `part` is what `prepare` would

@@ -20,7 +20,7 @@ bool parse_hex(std::string_view text, uint32_t& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-bool parse_digest(std::string_view text, Md5Digest& digest) {
+bool parse_digest(std::string_view text, Row101::Hash& digest) {
   if (text.size() != 2 * digest.size()) return false;
   for (size_t i = 0; i < digest.size(); ++i) {
     uint32_t byte = 0;
@@ -107,9 +107,9 @@ Table101 Table101::read(const std::string& path) {
   return table;
 }
 
-const Row101* Table101::find(const Md5Digest& digest) const {
+const Row101* Table101::find(const Row101::Hash& digest) const {
   const auto found = std::lower_bound(rows_.begin(), rows_.end(), digest,
-                                      [](const Row101& row, const Md5Digest& d) { return row.hash < d; });
+                                      [](const Row101& row, const Row101::Hash& d) { return row.hash < d; });
   return found != rows_.end() && found->hash == digest ? &*found : nullptr;
 }
 
@@ -128,7 +128,7 @@ const Row101& Table101::query(const Graph101& graph) const {
 }
 
 const Row101& Table101::query_hash(std::string_view text) const {
-  Md5Digest digest{};
+  Row101::Hash digest{};
   if (!parse_digest(text, digest)) {
     throw std::invalid_argument(fmt::format("hash {}: must be 32 hexadecimal digits", printable(text)));
   }

@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "bilevel/data/md5.h"
 #include "bilevel/nas/genotype.h"
 #include "bilevel/nas/graph101.h"
 #include "bilevel/nas/space.h"
@@ -17,7 +16,8 @@
 namespace bilevel::nas {
 
 struct Row101 {
-  Md5Digest hash{};
+  using Hash = std::array<unsigned char, 16>;  // MD5
+  Hash hash{};
   uint32_t edges = 0;  // as graph101_bits
   int32_t params = 0;
   double test_acc = 0;
@@ -43,7 +43,7 @@ class Table101 {
   std::vector<Row101> ranking(int64_t count) const;       // by test accuracy, the best first
 
  private:
-  const Row101* find(const Md5Digest& hash) const;
+  const Row101* find(const Row101::Hash& hash) const;
 
   std::string path_;
   std::vector<Row101> rows_;

@@ -14,6 +14,7 @@
 #include "bilevel/core/errors.h"
 #include "bilevel/distributed/process_group.h"
 #include "bilevel/distributed/rank_slice.h"
+#include "bilevel/nas/training_pass.h"
 #include "bilevel/run/not_finite.h"
 
 namespace bilevel::nas {
@@ -89,6 +90,9 @@ Training::Training(const Network& network, DeviceImages train, DeviceImages test
   pass_ = std::make_unique<const TrainingPass>(network_, loss_of(options_), options_.batch,
                                                train_.normalization.table.options());
 }
+
+Training::Training(Training&&) noexcept = default;
+Training::~Training() = default;
 
 TrainState Training::start() const {
   const at::TensorOptions tensors = train_.normalization.table.options();

@@ -16,9 +16,11 @@
 #include "bilevel/nas/batch_ranks.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/train_options.h"
-#include "bilevel/nas/training_pass.h"
 
 namespace bilevel::nas {
+
+class TrainingPass;
+struct TrainingValues;
 
 struct TrainEpoch {
   int64_t epoch = 0;          // from 1
@@ -63,6 +65,8 @@ class Training {
   // Ranks, where there are some, divide every batch and end with the same bits.
   Training(const Network& network, DeviceImages train, DeviceImages test, TrainOptions options,
            BatchRanks ranks = {});
+  Training(Training&&) noexcept;
+  ~Training();
 
   TrainState start() const;
   // From any state to the end, or to where `stop` says true; whether it is the end. Throws NotFiniteError

@@ -104,27 +104,27 @@ CleaningSets make_named_cleaning_sets(const NamedCleaningOptions& options) {
   sets.bias = options.bias;
   sets.image = {28, 28};
   sets.schema = {.form = TableSchema::Form::array, .file = options.set};
-  sets.schema.width_of_array = all.train_images.size(1);
+  sets.schema.width_of_array = all.train.images.size(1);
   sets.schema.is_bytes = true;
   sets.schema.image = sets.image;
-  const Splits splits = make_splits(all.train_labels, sets.classes, {options.train, options.valid, 0},
+  const Splits splits = make_splits(all.train.labels, sets.classes, {options.train, options.valid, 0},
                                     Balance::equal, options.seed);
   sets.train_index = splits.train;
   sets.valid_index = splits.valid;
   const auto take = [&](const Tensor& index) {
-    return ExampleSet{scaled(all.train_images.index_select(0, index), options.bias, options.dtype),
-                      all.train_labels.index_select(0, index)};
+    return ExampleSet{scaled(all.train.images.index_select(0, index), options.bias, options.dtype),
+                      all.train.labels.index_select(0, index)};
   };
   sets.train = take(splits.train);
   sets.valid = take(splits.valid);
-  Tensor test_images = all.test_images;
-  sets.test.labels = all.test_labels;
+  Tensor test_images = all.test.images;
+  sets.test.labels = all.test.labels;
   if (options.test_on_rest) {
-    Tensor unused = at::ones({all.train_labels.numel()}, at::TensorOptions().dtype(at::kBool));
+    Tensor unused = at::ones({all.train.labels.numel()}, at::TensorOptions().dtype(at::kBool));
     unused.index_fill_(0, splits.train, 0).index_fill_(0, splits.valid, 0);
     const Tensor rest = unused.nonzero().squeeze(1);
-    test_images = at::cat({all.train_images.index_select(0, rest), test_images});
-    sets.test.labels = at::cat({all.train_labels.index_select(0, rest), sets.test.labels});
+    test_images = at::cat({all.train.images.index_select(0, rest), test_images});
+    sets.test.labels = at::cat({all.train.labels.index_select(0, rest), sets.test.labels});
   }
   sets.test.features = scaled(test_images, options.bias, options.dtype);
 

@@ -11,6 +11,7 @@
 
 namespace bilevel {
 
+// Unlike an ExampleSet with features laid out for these closed forms.
 struct LabelledRows {
   FeatureMatrix features;
   Tensor labels;  // int64 on the CPU, 0 .. classes-1

@@ -127,7 +127,7 @@ TableSets read_table_sets(const RegularizerFileOptions& options) {
 
   if (options.reading.labels_are_numbers) {
     sets.classes = 1;
-    const auto take = [](LabelledFeatures& set) -> TableSets::Set {
+    const auto take = [](LabelledFeatures& set) -> ExampleSet {
       return {std::move(set.features), finite_targets(set)};
     };
     sets.train = take(read[0]);
@@ -141,7 +141,7 @@ TableSets read_table_sets(const RegularizerFileOptions& options) {
   for (const int64_t value : values) {
     sets.class_names.push_back(names.empty() ? fmt::format("{}", value) : names[static_cast<size_t>(value)]);
   }
-  const auto whole = [&](LabelledFeatures& set) -> TableSets::Set {
+  const auto whole = [&](LabelledFeatures& set) -> ExampleSet {
     return {std::move(set.features), number_labels(set.labels, values, set.labels_from)};
   };
   if (!options.valid.features.empty()) distinct_labels(read[1].labels, read[1].labels_from);
@@ -157,7 +157,7 @@ RegularizerSets divided(TableSets tables, double valid_part, uint64_t seed, cons
   sets.classes = tables.classes;
   sets.class_names = std::move(tables.class_names);
   sets.feature_names = std::move(tables.feature_names);
-  const auto whole = [](const TableSets::Set& set) -> LabelledRows {
+  const auto whole = [](const ExampleSet& set) -> LabelledRows {
     return {to_matrix(set.features), set.labels};
   };
   if (tables.valid.size() == 0) {

@@ -11,12 +11,14 @@
 #include <vector>
 
 #include "bilevel/core/tensor.h"
+#include "bilevel/data/example_set.h"
 #include "bilevel/data/feature_files.h"
 #include "bilevel/data/newsgroups.h"
 #include "bilevel/problems/labelled_rows.h"
 
 namespace bilevel {
 
+// As a search takes them: divided, and as the closed forms read them.
 struct RegularizerSets {
   LabelledRows train, valid;
   std::optional<LabelledRows> test;
@@ -38,12 +40,7 @@ struct RegularizerFileOptions {
 
 // The files as they are: no split, and no other form of the features.
 struct TableSets {
-  struct Set {
-    Features features;
-    Tensor labels;  // int64, 0 .. classes-1; or the targets of a regression, in double precision
-    int64_t size() const { return labels.defined() ? labels.numel() : 0; }
-  };
-  Set train, valid, test;             // empty = there is none
+  ExampleSet train, valid, test;      // empty = there is none
   int64_t classes = 0, nonzeros = 0;  // of a regression 1 class, without a name
   std::vector<std::string> class_names, feature_names;
   TableSchema schema;  // of the files

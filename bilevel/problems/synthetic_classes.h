@@ -8,6 +8,7 @@
 
 namespace bilevel {
 
+// Unlike an ExampleSet always dense, and on any device.
 struct LabelledExamples {
   Tensor features;  // examples x features
   Tensor labels;    // int64, 0 .. classes-1

@@ -13,6 +13,7 @@
 
 namespace bilevel {
 
+// Unlike an ExampleSet every example belongs to a task, and features are dense and on any device.
 struct TaskExamples {
   Tensor features;  // examples x features, dense
   Tensor labels;    // int64, 0 .. classes-1

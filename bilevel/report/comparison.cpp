@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "bilevel/report/curves.h"
 #include "bilevel/report/html.h"
 #include "bilevel/report/page.h"
 #include "bilevel/report/report.h"

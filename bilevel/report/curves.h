@@ -7,17 +7,12 @@
 #include <string_view>
 #include <vector>
 
+#include "bilevel/report/curve_group.h"
 #include "bilevel/run/json.h"
 #include "bilevel/run/run_folder.h"
 
 namespace bilevel {
 
-// One number of a record: "outer_loss", or "none" of the object "operation_shares".
-struct Measure {
-  std::string object = {};  // empty = of the record itself
-  std::string name;
-  bool operator==(const Measure&) const = default;
-};
 std::optional<double> value_of(const Json& line, const Measure& measure);
 // All that the records have, in the order in which they bring them.
 std::vector<Measure> measures_of(const std::vector<const Metrics*>& runs);
@@ -44,13 +39,6 @@ std::optional<double> oracle_calls(const Json& line);
 // Above a factor of 20 a scale is logarithmic.
 bool wants_logarithm(double low, double high);
 
-struct CurveGroup {
-  std::string title;
-  std::string remark = {};  // one sentence under the picture
-  std::vector<Measure> measures;
-  bool percent = false;
-  bool decades = false;  // numbers of an object, too, are drawn on a logarithmic scale where they span many
-};
 // `first` as they are given, less what the records do not have; then losses, accuracies, hypergradient norms,
 // error bounds, and every other number that changes. Objects of numbers make a picture each. Measures that
 // never change come back in `constant`.

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "bilevel/report/curves.h"
 #include "bilevel/report/html.h"
 #include "bilevel/report/style.h"
 

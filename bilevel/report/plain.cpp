@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "bilevel/data/npy.h"
+#include "bilevel/report/curves.h"
 #include "bilevel/report/html.h"
 #include "bilevel/report/job_parts.h"
 #include "bilevel/report/plot.h"

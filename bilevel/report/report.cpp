@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bilevel/fields/option_text.h"
+#include "bilevel/report/curves.h"
 #include "bilevel/report/html.h"
 #include "bilevel/report/page.h"
 #include "bilevel/run/blas_kernels.h"

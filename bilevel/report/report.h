@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "bilevel/report/curves.h"
+#include "bilevel/report/curve_group.h"
 #include "bilevel/run/json.h"
 #include "bilevel/run/run_folder.h"
 

@@ -12,6 +12,7 @@
 #include "bilevel/data/byte_source.h"
 #include "bilevel/nas/genotype.h"
 #include "bilevel/nas/guards/guard.h"
+#include "bilevel/report/curves.h"
 #include "bilevel/report/html.h"
 #include "bilevel/report/job_parts.h"
 #include "bilevel/report/plot.h"

@@ -92,8 +92,10 @@ class FileBeside {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw std::runtime_error(fmt::format("{}: cannot {}: {}; does the folder exist, and is there room?",
-                                         path_, what, std::strerror(errno)));
+    const int reason = errno;
+    throw_file_error(
+        path_, reason,
+        fmt::format("cannot {}: {}; does the folder exist, and is there room?", what, std::strerror(reason)));
   }
   void put(std::string_view bytes) {
     while (!bytes.empty()) {

@@ -18,10 +18,12 @@
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/data/file_error.h"
 #include "bilevel/data/folder.h"
 #include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/run/blas_kernels.h"
+#include "bilevel/run/event_file.h"
 #include "bilevel/run/json_value.h"
 
 namespace bilevel {
@@ -118,6 +120,15 @@ int64_t size_of(const std::string& path) {
 
 std::string_view name_of(RunStatus status) { return status_names.at(static_cast<size_t>(status)); }
 
+MissingRunError::MissingRunError(const std::string& option, const std::string& folder)
+    : RunError(
+          fmt::format("{}: there is no run.json in it; give the folder of a run", named(option, folder))),
+      folder_(folder) {}
+
+void require_run_to_resume(const std::string& folder) {
+  if (!is_run(folder)) throw MissingRunError("resume", folder);
+}
+
 bool is_run(const std::string& folder) { return ::access((folder + "/run.json").c_str(), F_OK) == 0; }
 
 namespace {
@@ -135,15 +146,18 @@ std::string json_fault(const std::string& message) {
 
 Json read_json_file(const std::string& path, int64_t most_bytes) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error(fmt::format("{}: cannot be opened: {}", path, cause()));
+  if (!file) {
+    const int reason = errno;
+    throw_file_error(path, reason, fmt::format("cannot be opened: {}", std::strerror(reason)));
+  }
   if (const int64_t bytes = size_of(path); bytes > most_bytes) {
-    throw std::runtime_error(
-        fmt::format("{}: {} bytes, expected at most {}: is it the right file?", path, bytes, most_bytes));
+    throw FileError(path,
+                    fmt::format("{} bytes, expected at most {}: is it the right file?", bytes, most_bytes));
   }
   try {
     return parse_bounded<Json>(file);
   } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("{}: expected JSON: {}", path, json_fault(error.what())));
+    throw FileError(path, fmt::format("expected JSON: {}", json_fault(error.what())));
   }
 }
 
@@ -218,11 +232,9 @@ namespace {
 
 void make_run_folder(const std::string& folder) {
   try {
-    make_folder(folder, "out");
-  } catch (const std::runtime_error& error) {
-    // It begins with the option and the folder.
-    const std::string message = error.what();
-    throw RunError(named("out", folder) + message.substr(std::string("out ").size() + folder.size()));
+    make_folder(folder);
+  } catch (const FileError& error) {
+    throw RunError(fmt::format("{}: {}", named("out", folder), error.cause()));
   }
 }
 
@@ -255,10 +267,7 @@ RunFolder RunFolder::create(const std::string& folder, const New& run) {
 }
 
 RunFolder RunFolder::resume(const std::string& folder) {
-  if (!is_run(folder)) {
-    throw RunError(
-        fmt::format("{}: there is no run.json in it; give the folder of a run", named("resume", folder)));
-  }
+  require_run_to_resume(folder);
   (void)read_run(folder);  // throws where it is damaged
   const int lock = try_lock(folder + "/lock", O_RDWR | O_CREAT);
   if (lock < 0) {

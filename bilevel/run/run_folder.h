@@ -22,10 +22,12 @@
 #include <string_view>
 #include <vector>
 
+#include "bilevel/fields/option_text.h"
 #include "bilevel/run/checkpoint.h"
-#include "bilevel/run/event_file.h"
 
 namespace bilevel {
+
+class EventFile;
 
 enum class RunStatus {
   running,
@@ -49,6 +51,17 @@ struct RunFacts {
 // Throws std::runtime_error naming the file and what is wrong with it.
 RunFacts read_run(const std::string& folder);
 bool is_run(const std::string& folder);  // has a run.json
+
+// A folder was given as a run's and holds none: "OPTION = FOLDER: there is no run.json in it; ...".
+class MissingRunError : public RunError {
+ public:
+  MissingRunError(const std::string& option, const std::string& folder);
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+};
+void require_run_to_resume(const std::string& folder);  // or throws MissingRunError
 
 nlohmann::ordered_json read_json_file(const std::string& path, int64_t most_bytes = 64 << 20);
 // Lines that are no JSON objects, such as the torn last one of a killed process, are left out and counted.

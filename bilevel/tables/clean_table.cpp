@@ -14,6 +14,7 @@
 
 #include "bilevel/core/errors.h"
 #include "bilevel/core/random.h"
+#include "bilevel/tables/cross_fit.h"
 #include "bilevel/tables/folds.h"
 #include "bilevel/tables/line_minimum.h"
 #include "bilevel/tables/noise_matrix.h"
@@ -50,33 +51,33 @@ struct Job {
   FitCounts counts = {};
 
   static TableScale scale_of(const CleanTableData& d, bool standardize) {
-    std::vector<Features> parts{d.train};
-    if (d.trusted_labels.numel() > 0) parts.push_back(d.trusted);
+    std::vector<Features> parts{d.train.features};
+    if (d.trusted.size() > 0) parts.push_back(d.trusted.features);
     return {parts, standardize};
   }
   Tensor scaled_rows() const {
-    const Tensor noisy = scale.scaled(data.train);
-    return trusted == 0 ? noisy : at::cat({noisy, scale.scaled(data.trusted)});
+    const Tensor noisy = scale.scaled(data.train.features);
+    return trusted == 0 ? noisy : at::cat({noisy, scale.scaled(data.trusted.features)});
   }
   Tensor dealt() const {
     Random random(named_seed(options.seed, "folds"));
-    const Tensor first = stratified_folds(data.given, classes, options.folds, random);
+    const Tensor first = stratified_folds(data.train.labels, classes, options.folds, random);
     return trusted == 0
                ? first
-               : at::cat({first, stratified_folds(data.trusted_labels, classes, options.folds, random)});
+               : at::cat({first, stratified_folds(data.trusted.labels, classes, options.folds, random)});
   }
 
   Job(const CleanTableData& d, const CleanTableOptions& o, const TableHooks& h)
       : data(d),
         options(o),
         hooks(h),
-        rows(d.given.numel()),
-        trusted(d.trusted_labels.numel()),
+        rows(d.train.size()),
+        trusted(d.trusted.size()),
         classes(d.classes),
         scale(scale_of(d, o.standardize)),
         all(scaled_rows()),
         fold(dealt()),
-        trusted_targets(label_matrix(d.trusted_labels, d.classes)),
+        trusted_targets(label_matrix(trusted == 0 ? at::empty({0}, at::kLong) : d.trusted.labels, d.classes)),
         cross(all, fold, o.folds, d.classes) {}
 
   Tensor train_part(const Tensor& values) const { return values.narrow(0, 0, rows); }
@@ -114,7 +115,7 @@ struct Label {  // what is known of the labels with one regulariser
 };
 
 NoiseEvidence evidence(const Job& job, const Tensor& scores, Temperature temperature) {
-  return {(temperature.value * job.train_part(scores)).softmax(1), job.data.given};
+  return {(temperature.value * job.train_part(scores)).softmax(1), job.data.train.labels};
 }
 
 // T and the temperature for these held-out scores, one after the other until both stay.
@@ -190,7 +191,7 @@ void learn_labels(Job& job, LabelModels& models) {
     job.hooks.say(fmt::format("noise model, regulariser {:.3g}", std::exp(logarithm)));
     now.logarithm = logarithm;
     for (int64_t round = 0; round < most_rounds; ++round) {
-      const Tensor likelihoods = now.noise.t().index_select(0, job.data.given);
+      const Tensor likelihoods = now.noise.t().index_select(0, job.data.train.labels);
       now.scores = job.cross.held_out_scores(job.targets(likelihoods, TargetKind::likelihoods),
                                              alike(logarithm, job.cross.columns()), path_tolerance);
       const Tensor last = now.noise;
@@ -273,7 +274,7 @@ TableModel fit_model(Job& job, const Tensor& soft_labels, double first, double l
     best.trusted_loss = job.trusted_losses(best_scores, best.temperature).mean().item<double>();
     best.trusted_accuracy = 100 * job.trusted_part(best_scores)
                                       .argmax(1)
-                                      .eq(job.data.trusted_labels)
+                                      .eq(job.data.trusted.labels)
                                       .to(at::kDouble)
                                       .mean()
                                       .item<double>();
@@ -287,7 +288,7 @@ void flag(const CleanTableData& data, CleanTableResult& r) {
   r.threshold = flagged == 0 ? least_suspect : sorted[flagged - 1].item<double>();
   const Tensor suspects = order.narrow(0, 0, flagged).contiguous();
   r.suspects.assign(suspects.data_ptr<int64_t>(), suspects.data_ptr<int64_t>() + flagged);
-  const Tensor others = r.posterior.scatter(1, data.given.unsqueeze(1), -1);
+  const Tensor others = r.posterior.scatter(1, data.train.labels.unsqueeze(1), -1);
   r.suggested = r.posterior.argmax(1);
   r.suggested.index_put_({suspects}, others.index_select(0, suspects).argmax(1));
 }
@@ -295,8 +296,8 @@ void flag(const CleanTableData& data, CleanTableResult& r) {
 void check(const CleanTableData& data) {
   if (data.classes < 2) throw std::invalid_argument("labels of one class leave nothing to clean");
   for (const auto& [labels, set] :
-       {std::pair{&data.given, "training"}, std::pair{&data.trusted_labels, "trusted"}}) {
-    if (labels->numel() == 0) continue;
+       {std::pair{&data.train.labels, "training"}, std::pair{&data.trusted.labels, "trusted"}}) {
+    if (!labels->defined() || labels->numel() == 0) continue;
     if (labels->min().item<int64_t>() < 0 || labels->max().item<int64_t>() >= data.classes) {
       throw std::invalid_argument(fmt::format("a {} label is outside 0 .. {}", set, data.classes - 1));
     }
@@ -321,9 +322,9 @@ int64_t most_expected_f1(const Tensor& sorted_probabilities) {
 CleanTableResult clean_table(const CleanTableData& data, const CleanTableOptions& options,
                              const TableHooks& hooks) {
   check(data);
-  options.validate(data.given.numel());
+  options.validate(data.train.size());
   Job job(data, options, hooks);
-  const Tensor given = label_matrix(data.given, data.classes);
+  const Tensor given = label_matrix(data.train.labels, data.classes);
   CleanTableResult r;
   Label plain;
   r.baseline_loss = std::numeric_limits<double>::infinity();
@@ -346,12 +347,12 @@ CleanTableResult clean_table(const CleanTableData& data, const CleanTableOptions
   r.noise_strength = labels.strength;
   r.label_temperature = labels.temperature.value;
   r.label_logarithm = labels.logarithm;
-  r.wrong = 1 - r.posterior.gather(1, data.given.unsqueeze(1)).squeeze(1);
+  r.wrong = 1 - r.posterior.gather(1, data.train.labels.unsqueeze(1)).squeeze(1);
   r.expected_wrong = sum_of(r.wrong);
   r.kept_baseline = !(r.loss < r.baseline_loss);
   if (r.kept_baseline) {
     r.model = r.baseline;
-    r.suggested = data.given.clone();
+    r.suggested = data.train.labels.clone();
     r.warnings.push_back(fmt::format(
         "the noise model predicts held-out labels no better (loss {:.4f}) than taking every label as right "
         "({:.4f}): there is little to clean, or softmax regression is too weak to tell; the model of the "

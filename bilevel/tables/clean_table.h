@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "bilevel/core/tensor.h"
-#include "bilevel/data/feature_files.h"
-#include "bilevel/tables/cross_fit.h"
+#include "bilevel/data/example_set.h"
+#include "bilevel/tables/fit_counts.h"
 #include "bilevel/tables/table_hooks.h"
 
 namespace bilevel {
@@ -32,10 +32,8 @@ struct CleanTableOptions {
 };
 
 struct CleanTableData {
-  Features train;
-  Tensor given;      // int64, 0 .. classes-1
-  Features trusted;  // no rows where there are none
-  Tensor trusted_labels;
+  ExampleSet train;    // labels as given, some of them wrong
+  ExampleSet trusted;  // empty where there are none
   int64_t classes = 0;
 };
 

@@ -20,6 +20,7 @@
 
 namespace bilevel {
 
+// Unlike an ExampleSet scaled, and with labels as the fit reads them: one-hot.
 struct CoupledRows {
   Tensor features;  // rows x columns, the last column ones
   Tensor targets;   // rows x classes, labels one-hot

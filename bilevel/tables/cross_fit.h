@@ -6,22 +6,10 @@
 #include <vector>
 
 #include "bilevel/core/tensor.h"
+#include "bilevel/tables/fit_counts.h"
 #include "bilevel/tables/softmax_fit.h"
 
 namespace bilevel {
-
-struct FitCounts {
-  int64_t fits = 0, gradients = 0, hessian_products = 0;
-  int64_t unconverged = 0;  // fits that ended before their tolerance
-  int64_t unsolved = 0;     // linear systems of derivatives that did
-  void add(const FitCounts& more) {
-    fits += more.fits;
-    gradients += more.gradients;
-    hessian_products += more.hessian_products;
-    unconverged += more.unconverged;
-    unsolved += more.unsolved;
-  }
-};
 
 class CrossFit {
  public:

@@ -7,12 +7,12 @@
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/tables/cross_fit.h"
+#include "bilevel/tables/table_loss.h"
 
 namespace bilevel {
 
-enum class TableLoss { cross_entropy, squared };
-
-// Rows with their targets, and which fold holds each out; below 0 = none does.
+// Unlike an ExampleSet scaled, with training and validation rows together: a fold holds each out; below 0 =
+// none does.
 struct HeldOutRows {
   Tensor scaled;   // with the column of ones last
   Tensor labels;   // int64; all 0 with the squared loss

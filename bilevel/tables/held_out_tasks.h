@@ -9,7 +9,8 @@
 
 namespace bilevel {
 
-// Rows of tasks, and which fold holds each out; below 0 = none does.
+// Unlike an ExampleSet scaled, with training and validation rows together: each has a task, and a fold that
+// holds it out; below 0 = none does.
 struct TaskRows {
   Tensor scaled;  // rows x columns, the last column ones
   Tensor labels;  // int64, 0 .. classes-1

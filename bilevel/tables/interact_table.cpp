@@ -262,8 +262,8 @@ void check_tasks(const InteractTableData& data) {
   if (data.classes < 2) throw std::invalid_argument("labels of one class leave nothing to learn");
   if (data.tasks < 2) throw std::invalid_argument("one task has nothing to interact with");
   for (const auto& [values, bound, what] :
-       {std::tuple{&data.labels, data.classes, "label"}, std::tuple{&data.task, data.tasks, "task"},
-        std::tuple{&data.valid_labels, data.classes, "validation label"},
+       {std::tuple{&data.train.labels, data.classes, "label"}, std::tuple{&data.task, data.tasks, "task"},
+        std::tuple{&data.valid.labels, data.classes, "validation label"},
         std::tuple{&data.valid_task, data.tasks, "task of a validation row"}}) {
     if (!values->defined() || values->numel() == 0) continue;
     if (values->min().item<int64_t>() < 0 || values->max().item<int64_t>() >= bound) {
@@ -280,16 +280,16 @@ void deal(TaskRows& rows, Random& random) {
 
 TaskRows task_rows_of(const InteractTableData& data, const InteractTableOptions& options,
                       const TableScale& scale) {
-  TaskRows rows{.scaled = scale.scaled(data.train),
-                .labels = data.labels,
+  TaskRows rows{.scaled = scale.scaled(data.train.features),
+                .labels = data.train.labels,
                 .task = data.task,
                 .fold = {},
                 .tasks = data.tasks,
                 .classes = data.classes};
   const int64_t count = rows.size();
-  if (data.valid_labels.defined() && data.valid_labels.numel() > 0) {
-    rows.scaled = at::cat({rows.scaled, scale.scaled(data.valid)});
-    rows.labels = at::cat({rows.labels, data.valid_labels});
+  if (data.valid.size() > 0) {
+    rows.scaled = at::cat({rows.scaled, scale.scaled(data.valid.features)});
+    rows.labels = at::cat({rows.labels, data.valid.labels});
     rows.task = at::cat({rows.task, data.valid_task});
     rows.folds = 1;
     rows.fold = at::cat({at::full({count}, -1, at::kLong), at::zeros({rows.size() - count}, at::kLong)});
@@ -322,9 +322,9 @@ void InteractTableOptions::validate(int64_t rows) const {
 InteractTableResult interact_table(const InteractTableData& data, const InteractTableOptions& options,
                                    const TableHooks& hooks) {
   check_tasks(data);
-  const bool has_valid = data.valid_labels.defined() && data.valid_labels.numel() > 0;
-  if (!has_valid) options.validate(data.labels.numel());
-  const TableScale scale({data.train}, options.standardize);
+  const bool has_valid = data.valid.size() > 0;
+  if (!has_valid) options.validate(data.train.size());
+  const TableScale scale({data.train.features}, options.standardize);
   const TaskRows rows = task_rows_of(data, options, scale);
   std::vector<HeldOutTasks> dealt{HeldOutTasks(rows)};
   if (!has_valid) {

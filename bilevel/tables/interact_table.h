@@ -16,8 +16,8 @@
 #include <cstdint>
 
 #include "bilevel/core/tensor.h"
-#include "bilevel/data/feature_files.h"
-#include "bilevel/tables/cross_fit.h"
+#include "bilevel/data/example_set.h"
+#include "bilevel/tables/fit_counts.h"
 #include "bilevel/tables/table_hooks.h"
 
 namespace bilevel {
@@ -30,10 +30,8 @@ struct InteractTableOptions {
 };
 
 struct InteractTableData {
-  Features train;
-  Tensor labels, task;  // int64, 0 .. classes-1 and 0 .. tasks-1
-  Features valid;       // no rows: the training rows are held out in turn
-  Tensor valid_labels, valid_task;
+  ExampleSet train, valid;  // no valid: the training rows are held out in turn
+  Tensor task, valid_task;  // int64, 0 .. tasks-1, one per example
   int64_t tasks = 0, classes = 0;
 };
 

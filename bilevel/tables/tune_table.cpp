@@ -14,6 +14,7 @@
 #include "bilevel/core/lbfgs.h"
 #include "bilevel/core/random.h"
 #include "bilevel/tables/folds.h"
+#include "bilevel/tables/held_out_loss.h"
 #include "bilevel/tables/lasso_path.h"
 #include "bilevel/tables/penalty_groups.h"
 #include "bilevel/tables/scaled_table.h"
@@ -169,8 +170,8 @@ void check(const TuneTableData& data, const TuneTableOptions& options) {
     throw std::invalid_argument("labels of one class leave nothing to tune");
   }
   for (const auto& [labels, set] :
-       {std::pair{&data.labels, "training"}, std::pair{&data.valid_labels, "validation"}}) {
-    if (labels->numel() == 0) continue;
+       {std::pair{&data.train.labels, "training"}, std::pair{&data.valid.labels, "validation"}}) {
+    if (!labels->defined() || labels->numel() == 0) continue;
     if (is_squared) {
       if (!labels->isfinite().all().item<bool>()) {
         throw std::invalid_argument(fmt::format("a {} target is not finite", set));
@@ -179,27 +180,27 @@ void check(const TuneTableData& data, const TuneTableOptions& options) {
       throw std::invalid_argument(fmt::format("a {} label is outside 0 .. {}", set, data.classes - 1));
     }
   }
-  if (is_squared && data.labels.max().equal(data.labels.min())) {
+  if (is_squared && data.train.labels.max().equal(data.train.labels.min())) {
     throw std::invalid_argument("targets that are all the same leave nothing to tune");
   }
 }
 
 HeldOutRows rows_of(const TuneTableData& data, const TuneTableOptions& options, const TableScale& scale) {
-  const bool has_valid = data.valid_labels.numel() > 0, is_squared = options.loss == TableLoss::squared;
+  const bool has_valid = data.valid.size() > 0, is_squared = options.loss == TableLoss::squared;
   HeldOutRows rows;
   rows.loss = options.loss;
-  rows.scaled = scale.scaled(data.train);
-  Tensor labels = data.labels;
+  rows.scaled = scale.scaled(data.train.features);
+  Tensor labels = data.train.labels;
   if (has_valid) {
-    rows.scaled = at::cat({rows.scaled, scale.scaled(data.valid)});
-    labels = at::cat({labels, data.valid_labels});
+    rows.scaled = at::cat({rows.scaled, scale.scaled(data.valid.features)});
+    labels = at::cat({labels, data.valid.labels});
   }
   rows.labels = is_squared ? at::zeros({labels.numel()}, at::kLong) : labels;
   rows.targets = is_squared ? labels.to(at::kDouble).unsqueeze(1) : label_matrix(labels, data.classes);
   if (has_valid) {
     rows.folds = 1;
-    rows.fold = at::cat(
-        {at::full({data.labels.numel()}, -1, at::kLong), at::zeros({data.valid_labels.numel()}, at::kLong)});
+    rows.fold =
+        at::cat({at::full({data.train.size()}, -1, at::kLong), at::zeros({data.valid.size()}, at::kLong)});
   } else {
     Random random(named_seed(options.seed, "folds"));
     rows.folds = options.folds;
@@ -220,9 +221,10 @@ void TuneTableOptions::validate(int64_t rows) const {
 TuneTableResult tune_table(const TuneTableData& data, const TuneTableOptions& options,
                            const TableHooks& hooks) {
   check(data, options);
-  if (data.valid_labels.numel() == 0) options.validate(data.labels.numel());
-  const PenaltyGroups groups(data.train.columns(), data.groups, options.per_class ? data.classes : 0);
-  const TableScale scale({data.train}, options.standardize);
+  if (data.valid.size() == 0) options.validate(data.train.size());
+  const PenaltyGroups groups(data.train.features.columns(), data.groups,
+                             options.per_class ? data.classes : 0);
+  const TableScale scale({data.train.features}, options.standardize);
   const HeldOutRows rows = rows_of(data, options, scale);
 
   TuneTableResult r;

@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "bilevel/core/tensor.h"
-#include "bilevel/data/feature_files.h"
-#include "bilevel/tables/cross_fit.h"
-#include "bilevel/tables/held_out_loss.h"
+#include "bilevel/data/example_set.h"
+#include "bilevel/tables/fit_counts.h"
 #include "bilevel/tables/table_hooks.h"
+#include "bilevel/tables/table_loss.h"
 
 namespace bilevel {
 
@@ -39,10 +39,8 @@ struct TuneTableOptions {
 };
 
 struct TuneTableData {
-  Features train;
-  Tensor labels;   // int64, 0 .. classes-1; with the squared loss the targets, in double precision
-  Features valid;  // no rows: the training rows are held out in turn
-  Tensor valid_labels;
+  ExampleSet train;     // with the squared loss, labels are the targets
+  ExampleSet valid;     // empty: the training rows are held out in turn
   int64_t classes = 0;  // 1 with the squared loss
   Tensor groups = {};   // int64, one for each column: columns of a group share a penalty; not defined = none
 };

@@ -94,7 +94,7 @@ def _run(job: str, keywords: dict[str, Any], x: Any = None, w: Any = None) -> Re
         call["data"] = _data.examples(keywords)
     elif job == "interact":
         call["data"] = _data.tasks(keywords)
-    elif job == "search":
+    elif job in ("search", "train"):
         call["data"] = _data.images(keywords)
     if call["data"] is not None:
         classes = call["data"].pop("classes", None) if job != "interact" else None
@@ -188,7 +188,7 @@ SUMMARIES = {
     "tune": "Finds one regulariser per feature of softmax regression. Arrays or paths: train, train_labels and so on.",
     "interact": "Learns how strongly tasks should pull at each other. Arrays or paths: train, train_labels, train_tasks.",
     "search": "Searches a network for images: a set's name, a path, or an array of bytes with labels.",
-    "train": "Trains a cell's network from scratch and tests it.",
+    "train": "Trains a cell's network from scratch and tests it, on images as search() takes them.",
     "learn": "Learns across few-shot tasks.",
     "adapt": "Uses what learn() learned on a few images of one's own.",
     "predict": "Uses the model of a finished run, or of an exported file, on new data: an array, a frame or a path.",
@@ -208,6 +208,7 @@ FIRST: dict[str, dict[str, Any]] = {
     "tune": {"train": None, "train_labels": None},
     "interact": {"train": None, "train_labels": None},
     "search": {"data": None, "labels": None},
+    "train": {"data": None, "labels": None},
     "predict": {"run": None, "data": None},
     "export": {"run": None, "format": None},
 }

@@ -134,6 +134,8 @@ class Options(unittest.TestCase):
             bilevel.solve(problem(), dtype="float")
         with self.assertRaises(FileNotFoundError):
             bilevel.clean("/nowhere/train.csv")
+        with self.assertRaisesRegex(FileNotFoundError, "^/nowhere/run.json: cannot be opened: No such file"):
+            bilevel.diagnose(at="/nowhere")
         with self.assertRaisesRegex(RuntimeError, "resume = /nowhere"):
             bilevel.solve("ridge", resume="/nowhere")
 

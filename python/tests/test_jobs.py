@@ -279,9 +279,13 @@ class Models(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             for k in (0, 1):
                 _write_idx(f"{folder}/images-{k}.idx", images), _write_idx(f"{folder}/labels-{k}.idx", labels.astype(numpy.uint8))
-            bilevel.train(data=f"{folder}/images-0.idx", labels=f"{folder}/labels-0.idx", test_images=f"{folder}/images-1.idx",
-                          test_labels=f"{folder}/labels-1.idx", arch="|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|skip_connect~2|",
-                          channels=4, cells=1, epochs=2, batch=20, out=f"{folder}/trained")
+            how = {"arch": "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|skip_connect~2|",
+                   "channels": 4, "cells": 1, "epochs": 2, "batch": 20, "threads": 1}
+            kept = bilevel.train(data=f"{folder}/images-0.idx", labels=f"{folder}/labels-0.idx", test_images=f"{folder}/images-1.idx",
+                                 test_labels=f"{folder}/labels-1.idx", out=f"{folder}/trained", **how)
+            same = bilevel.train(images, labels, test_images=images, test_labels=labels, **how)
+            loss = [[epoch["train_loss"] for epoch in one.history] for one in (kept, same)]
+            self.assertEqual(*loss)
             from_file = bilevel.predict(f"{folder}/trained", f"{folder}/images-0.idx", threads=1)
             in_memory = bilevel.predict(f"{folder}/trained", images, threads=1)
             self.assertEqual(in_memory.probabilities.shape, (60, 2))

@@ -123,7 +123,7 @@ class KillTest : public ::testing::Test {
     write_npy(folder_ / "yv.npy", valid.labels);
     nas::SyntheticImages drawn{.samples = 80, .channels = 1, .noise = 0.3, .seed = 1};
     drawn.classes = 4;
-    const nas::LabelledImages images = nas::draw_images(drawn, doubles());
+    const LabelledImages images = nas::draw_images(drawn, doubles());
     put(folder_ / "images", idx({80, 8, 8}, (images.images * 40 + 128).clamp(0, 255)));
     put(folder_ / "labels", idx({80}, images.labels));
   }

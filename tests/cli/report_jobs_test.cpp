@@ -26,7 +26,7 @@ class JobPages : public ::testing::Test {
     }
     nas::SyntheticImages drawn{.samples = 40, .channels = 1, .noise = 0.3, .seed = 1};
     drawn.classes = 4;
-    const nas::LabelledImages images = nas::draw_images(drawn, doubles());
+    const LabelledImages images = nas::draw_images(drawn, doubles());
     put(folder_ / "images", idx({40, 8, 8}, (images.images * 40 + 128).clamp(0, 255)));
     put(folder_ / "labels", idx({40}, images.labels));
   }

@@ -43,7 +43,7 @@ class ReportTest : public ::testing::Test {
     constexpr int64_t samples = 80;
     nas::SyntheticImages drawn{.samples = samples, .channels = 1, .noise = 0.3, .seed = 1};
     drawn.classes = 4;
-    const nas::LabelledImages images = nas::draw_images(drawn, doubles());
+    const LabelledImages images = nas::draw_images(drawn, doubles());
     const Tensor bytes = (images.images * 40 + 128).clamp(0, 255);
     put(folder_ / "images", idx({samples, 8, 8}, bytes));
     put(folder_ / "labels", idx({samples}, images.labels));

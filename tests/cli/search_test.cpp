@@ -53,7 +53,7 @@ class SearchTest : public ::testing::Test {
     constexpr int64_t samples = 80;  // 16 are held out for tests; 32 for the weights, 32 for alpha
     nas::SyntheticImages drawn{.samples = samples, .channels = 1, .noise = 0.3, .seed = 1};
     drawn.classes = 4;
-    const nas::LabelledImages images = nas::draw_images(drawn, doubles());
+    const LabelledImages images = nas::draw_images(drawn, doubles());
     put(folder_ / "images", idx({samples, 8, 8}, (images.images * 40 + 128).clamp(0, 255)));
     put(folder_ / "labels", idx({samples}, images.labels));
   }

@@ -30,7 +30,7 @@ class TrainTest : public ::testing::Test {
   void write(const std::string& name, int64_t samples, uint64_t seed) {
     nas::SyntheticImages drawn{.samples = samples, .channels = 1, .noise = 0.3, .seed = seed};
     drawn.classes = 4;
-    const nas::LabelledImages images = nas::draw_images(drawn, doubles());
+    const LabelledImages images = nas::draw_images(drawn, doubles());
     put(folder_ / (name + ".images"), idx({samples, 8, 8}, (images.images * 40 + 128).clamp(0, 255)));
     put(folder_ / (name + ".labels"), idx({samples}, images.labels));
   }

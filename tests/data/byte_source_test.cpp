@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include "bilevel/data/file_error.h"
+#include "bilevel/data/folder.h"
 #include "bilevel/data/gzip.h"
 #include "bilevel/data/line_reader.h"
 #include "bilevel/data/sha256.h"
+#include "bilevel/data/write_file.h"
 #include "bilevel/data/xz.h"
 #include "tests/data/files.h"
 
@@ -35,6 +38,38 @@ TEST(ByteSource, RefusesWhatIsNoRegularFile) {
   EXPECT_THAT(message_of([&] { read_file("/dev/zero", 5); }), HasSubstr("a regular file"));
   EXPECT_EQ(message_of([&] { read_file(folder.at("missing"), 5); }),
             folder.at("missing") + ": there is no such file; check the path");
+}
+
+TEST(FileError, HasThePathAndTheCauseApart) {
+  const TemporaryFolder folder;
+  const std::string file = folder.put("a", "hello"), inside = file + "/b/c";
+  try {
+    make_folder(inside);
+    FAIL() << "a file is in the folder's place";
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.path(), inside);
+    EXPECT_EQ(error.cause(), fmt::format("cannot create the folder {}: a file is in its place", file));
+    EXPECT_EQ(error.what(), error.path() + ": " + error.cause());
+  }
+}
+
+TEST(FileError, IsOfItsOwnTypeWhereTheFileIsMissing) {
+  const TemporaryFolder folder;
+  const std::string missing = folder.at("missing");
+  EXPECT_THROW(read_file(missing, 5), MissingFileError);
+  EXPECT_THROW(names_in(missing), MissingFileError);
+  EXPECT_THROW(write_file(missing + "/a", "hello"), MissingFileError);
+  EXPECT_THAT(
+      message_of([&] { names_in(missing); }),
+      missing + ": expected a folder that can be read, found No such file or directory; check the path");
+  try {
+    read_file(folder.path(), 5);
+    FAIL() << "a folder is no file";
+  } catch (const MissingFileError&) {
+    FAIL() << "the folder is there";
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.path(), folder.path());
+  }
 }
 
 TEST(ByteSource, RefusesAPromiseBeforeTakingMemory) {

@@ -267,13 +267,13 @@ TEST_P(RealImages, HaveTheirKnownShape) {
   if (!missing.empty()) GTEST_SKIP() << "SKIPPED: set BILEVEL_DATA to a folder that has it: " << missing;
   const ImageClasses set = load_image_classes(GetParam(), data != nullptr ? data : "data");
   const bool cifar = GetParam() == "cifar10";
-  EXPECT_EQ(set.train_images.size(0), cifar ? 50000 : 60000);
-  EXPECT_EQ(set.test_images.size(0), 10000);
-  EXPECT_EQ(set.train_images[0].numel(), cifar ? 3072 : 784);
-  EXPECT_EQ(set.train_images.dim(), cifar ? 4 : 2);
-  EXPECT_TRUE(at::bincount(set.test_labels).ge(892).all().item<bool>());  // MNIST's rarest test digit, 5
+  EXPECT_EQ(set.train.images.size(0), cifar ? 50000 : 60000);
+  EXPECT_EQ(set.test.images.size(0), 10000);
+  EXPECT_EQ(set.train.images[0].numel(), cifar ? 3072 : 784);
+  EXPECT_EQ(set.train.images.dim(), cifar ? 4 : 2);
+  EXPECT_TRUE(at::bincount(set.test.labels).ge(892).all().item<bool>());  // MNIST's rarest test digit, 5
   if (GetParam() != "mnist") {
-    EXPECT_TRUE(at::bincount(set.train_labels).eq(cifar ? 5000 : 6000).all().item<bool>());
+    EXPECT_TRUE(at::bincount(set.train.labels).eq(cifar ? 5000 : 6000).all().item<bool>());
   }
 }
 

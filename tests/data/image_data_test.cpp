@@ -39,16 +39,16 @@ TEST(ImageData, ReadsIdxFilesWithTheirTestSet) {
   options.test_images = folder.put("test-images", idx({1, 1, 2}, "xy"));
   options.test_labels = folder.put("test-labels", idx({1}, "\x05"));
   const ImageData data = load_image_data(options);
-  EXPECT_EQ(data.train_images.sizes(), (std::vector<int64_t>{3, 1, 1, 2}));
-  EXPECT_EQ(data.train_images[1][0][0][1].item<int64_t>(), 'd');
-  EXPECT_TRUE(data.train_labels.equal(at::tensor({1, 0, 1}).to(at::kLong)));
-  EXPECT_TRUE(data.test_labels.equal(at::tensor({1}).to(at::kLong)));
+  EXPECT_EQ(data.train.images.sizes(), (std::vector<int64_t>{3, 1, 1, 2}));
+  EXPECT_EQ(data.train.images[1][0][0][1].item<int64_t>(), 'd');
+  EXPECT_TRUE(data.train.labels.equal(at::tensor({1, 0, 1}).to(at::kLong)));
+  EXPECT_TRUE(data.test.labels.equal(at::tensor({1}).to(at::kLong)));
   EXPECT_EQ(data.classes, 2);
   EXPECT_THAT(data.class_names, ElementsAre("2", "5"));
   EXPECT_THAT(data.mean, ElementsAre(DoubleNear('a' + 2.5, 1e-12)));
   EXPECT_THAT(data.std, ElementsAre(DoubleNear(std::sqrt(17.5 / 6), 1e-12)));
   options.image_size = 2;
-  EXPECT_EQ(load_image_data(options).test_images.sizes(), (std::vector<int64_t>{1, 1, 2, 2}));
+  EXPECT_EQ(load_image_data(options).test.images.sizes(), (std::vector<int64_t>{1, 1, 2, 2}));
   options.image_size = 0;
   options.test_images = folder.put("test-images", idx({1, 2, 2}, "xyzw"));
   EXPECT_THAT(message_of([&] { load_image_data(options); }),
@@ -75,13 +75,13 @@ TEST(ImageData, HoldsOutATestSetByClass) {
   options.data = folder.put("images", idx({50, 1, 1, 1}, pixels));
   options.labels = folder.put("labels", idx({50}, labels));
   const ImageData data = load_image_data(options);
-  EXPECT_EQ(data.train_labels.numel(), 40);
-  EXPECT_EQ(data.test_labels.numel(), 10);
-  EXPECT_EQ(data.test_labels.sum().item<int64_t>(), 2);
-  const Tensor all = at::cat({data.train_images, data.test_images}).flatten();
+  EXPECT_EQ(data.train.labels.numel(), 40);
+  EXPECT_EQ(data.test.labels.numel(), 10);
+  EXPECT_EQ(data.test.labels.sum().item<int64_t>(), 2);
+  const Tensor all = at::cat({data.train.images, data.test.images}).flatten();
   EXPECT_TRUE(std::get<0>(all.sort()).equal(at::arange(50).to(at::kByte)));
-  EXPECT_TRUE(data.test_images.flatten().remainder(5).eq(0).to(at::kLong).equal(data.test_labels));
-  EXPECT_TRUE(load_image_data(options).test_images.equal(data.test_images));
+  EXPECT_TRUE(data.test.images.flatten().remainder(5).eq(0).to(at::kLong).equal(data.test.labels));
+  EXPECT_TRUE(load_image_data(options).test.images.equal(data.test.images));
   options.test_fraction = 0.001;
   EXPECT_THAT(message_of<std::invalid_argument>([&] { load_image_data(options); }),
               HasSubstr("test_fraction = 0.001: takes 0 of 50 images"));
@@ -104,19 +104,19 @@ TEST(ImageData, NoSearchSeesWhatATrainingTestsOn) {
     return std::get<0>(first.sort());
   };
   const ImageData tested = load_image_data(options);
-  const Tensor held_out = positions(tested.test_images);
+  const Tensor held_out = positions(tested.test.images);
   EXPECT_EQ(held_out.numel(), 50);
   EXPECT_TRUE(held_out.equal(std::get<0>(tested.held_out.sort())));
   for (const int64_t size : {0, 1, 3, 8}) {
     options.image_size = size;
     const ImageData searched = load_image_data(options);
-    EXPECT_TRUE(positions(searched.test_images).equal(held_out)) << size;
+    EXPECT_TRUE(positions(searched.test.images).equal(held_out)) << size;
     for (uint64_t seed = 0; seed < 5; ++seed) {
       SearchSplitOptions halves;
       halves.seed = seed;
-      const SearchSplit split = make_search_split(searched.train_labels, searched.classes, halves);
+      const SearchSplit split = make_search_split(searched.train.labels, searched.classes, halves);
       const Tensor seen =
-          positions(searched.train_images.index_select(0, at::cat({split.train, split.valid})));
+          positions(searched.train.images.index_select(0, at::cat({split.train, split.valid})));
       EXPECT_EQ(seen.numel(), 200);
       EXPECT_FALSE(at::isin(seen, held_out).any().item<bool>()) << "size " << size << ", seed " << seed;
     }
@@ -136,14 +136,14 @@ TEST(ImageData, ReadsFoldersWithAndWithoutATestFolder) {
   ImageDataOptions options;
   options.data = folder.at("all");
   const ImageData held = load_image_data(options);
-  EXPECT_EQ(held.train_images.sizes(), (std::vector<int64_t>{8, 1, 2, 2}));
-  EXPECT_EQ(held.test_labels.sum().item<int64_t>(), 1);  // one of each class
+  EXPECT_EQ(held.train.images.sizes(), (std::vector<int64_t>{8, 1, 2, 2}));
+  EXPECT_EQ(held.test.labels.sum().item<int64_t>(), 1);  // one of each class
   EXPECT_TRUE(
-      held.train_images.select(3, 0).select(2, 0).squeeze(1).ge(100).to(at::kLong).equal(held.train_labels));
+      held.train.images.select(3, 0).select(2, 0).squeeze(1).ge(100).to(at::kLong).equal(held.train.labels));
   options.data = folder.at("both");
   const ImageData given = load_image_data(options);
-  EXPECT_EQ(given.train_images.sizes(), (std::vector<int64_t>{10, 3, 2, 2}));
-  EXPECT_TRUE(given.test_labels.equal(at::tensor({1}).to(at::kLong)));
+  EXPECT_EQ(given.train.images.sizes(), (std::vector<int64_t>{10, 3, 2, 2}));
+  EXPECT_TRUE(given.test.labels.equal(at::tensor({1}).to(at::kLong)));
   EXPECT_THAT(given.class_names, ElementsAre("cat", "dog"));
   EXPECT_THAT(given.mean, Each(52));
   folder.put("both/test/cow/a.png", plain_png(2, 2, 7));
@@ -184,12 +184,12 @@ TEST(ImageData, KnowsTheRealSets) {
     ++seen;
     const ImageData data = load_image_data(options);
     const bool cifar = options.data == "cifar10";
-    EXPECT_EQ(data.train_images.sizes(),
+    EXPECT_EQ(data.train.images.sizes(),
               cifar ? (std::vector<int64_t>{50000, 3, 32, 32}) : (std::vector<int64_t>{60000, 1, 28, 28}));
-    EXPECT_EQ(data.test_images.size(0), 10000);
+    EXPECT_EQ(data.test.images.size(0), 10000);
     EXPECT_EQ(data.classes, 10);
     std::vector<double> mean, std;
-    measure_channels(data.train_images, mean, std);
+    measure_channels(data.train.images, mean, std);
     // The published constants are the training images', rounded.
     const std::vector<double> known = cifar ? std::vector{125.3, 123.0, 113.9} : std::vector{0.1307 * 255};
     const std::vector<double> spread = cifar ? std::vector{63.0, 62.1, 66.7} : std::vector{0.3081 * 255};

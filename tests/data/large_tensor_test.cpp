@@ -142,7 +142,7 @@ TEST(LargeData, TakesLittleMemory) {
   double sum = 0;
   const auto use = [&] {
     const ImageData data = load_image_data(from);
-    const DeviceImages train(data.train_images, data.train_labels, data.mean, data.std, at::kFloat);
+    const DeviceImages train(data.train.images, data.train.labels, data.mean, data.std, at::kFloat);
     sum = 0;
     for (int64_t first = 0; first + 50 <= train.size(); first += 50) {
       const Tensor batch = at::arange(first, first + 50, at::kLong);

@@ -24,7 +24,7 @@ class KeptNorms : public ::testing::Test {
     BILEVEL_NEEDS_GLOO();
     nas::SyntheticImages drawn{.samples = 40, .channels = 1, .noise = 0.3, .seed = 1};
     drawn.classes = 2;
-    const nas::LabelledImages images = nas::draw_images(drawn, doubles());
+    const LabelledImages images = nas::draw_images(drawn, doubles());
     put(folder / "images", idx({40, 8, 8}, (images.images * 40 + 128).clamp(0, 255)));
     put(folder / "labels", idx({40}, images.labels));
   }

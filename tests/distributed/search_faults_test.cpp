@@ -36,7 +36,7 @@ class SearchFaults : public ::testing::Test {
     NEEDS_PROGRAM();
     nas::SyntheticImages drawn{.samples = 80, .channels = 1, .noise = 0.3, .seed = 1};
     drawn.classes = 4;
-    const nas::LabelledImages images = nas::draw_images(drawn, doubles());
+    const LabelledImages images = nas::draw_images(drawn, doubles());
     put(folder / "images", idx({80, 8, 8}, (images.images * 40 + 128).clamp(0, 255)));
     put(folder / "labels", idx({80}, images.labels));
   }

@@ -31,8 +31,8 @@ using test::relative_error;
 SupernetProblem small_problem(const std::string& space, int64_t partial = 1) {
   ImageData data;
   const LabelledImages drawn = draw_images({.samples = 48, .classes = 3, .noise = 0.3, .seed = 1}, doubles());
-  data.train_images = (drawn.images * 40 + 128).clamp(0, 255).to(at::kByte);
-  data.train_labels = drawn.labels;
+  data.train.images = (drawn.images * 40 + 128).clamp(0, 255).to(at::kByte);
+  data.train.labels = drawn.labels;
   data.classes = 3;
   data.mean = {128, 128, 128};
   data.std = {50, 50, 50};

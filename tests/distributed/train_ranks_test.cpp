@@ -21,8 +21,7 @@ using test::doubles;
 using test::relative_error;
 
 DeviceImages bytes_of_images(int64_t samples, uint64_t seed) {
-  const nas::LabelledImages images =
-      nas::draw_images({.samples = samples, .noise = 0.7, .seed = seed}, doubles());
+  const LabelledImages images = nas::draw_images({.samples = samples, .noise = 0.7, .seed = seed}, doubles());
   return {images.images.mul(40).add(128).round().clamp(0, 255).to(at::kByte),
           images.labels,
           {128, 128, 128},

@@ -59,12 +59,7 @@ TEST(CleanJob, OnTensorsItIsCleanTable) {
   const ExampleSets sets = example_sets(0.3);
   RunContext context;
   const CleanJobResult result = run_clean(plain_options(), sets, context);
-  const CleanTableResult direct = clean_table({.train = sets.train.features,
-                                               .given = sets.train.labels,
-                                               .trusted = sets.valid.features,
-                                               .trusted_labels = sets.valid.labels,
-                                               .classes = 3},
-                                              {});
+  const CleanTableResult direct = clean_table({.train = sets.train, .trusted = sets.valid, .classes = 3}, {});
   EXPECT_EQ(result.by, "noise-model");
   ASSERT_TRUE(result.table);
   EXPECT_TRUE(result.table->posterior.equal(direct.posterior));

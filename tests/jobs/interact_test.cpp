@@ -126,11 +126,9 @@ TEST(InteractJob, TasksWithoutARateAreLearnedByHeldOutRows) {
   const InteractJobResult result = run_interact(options, sets, context);
   EXPECT_EQ(result.by, "held-out");
   ASSERT_TRUE(result.table);
-  const InteractTableResult table = interact_table({.train = {.dense = sets.train.features, .sparse = {}},
-                                                    .labels = sets.train.labels,
-                                                    .task = sets.train.tasks,
+  const InteractTableResult table = interact_table({.train = {sets.train.features, sets.train.labels},
                                                     .valid = {},
-                                                    .valid_labels = {},
+                                                    .task = sets.train.tasks,
                                                     .valid_task = {},
                                                     .tasks = 4,
                                                     .classes = 2},

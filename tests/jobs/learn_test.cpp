@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "bilevel/core/random.h"
+#include "bilevel/data/png.h"
+#include "bilevel/data/write_file.h"
 #include "bilevel/fields/option_text.h"
 #include "tests/temporary_folder.h"
 
@@ -112,6 +114,45 @@ TEST(LearnJob, SaysWhatTheBaselineReachesBesideIt) {
   EXPECT_EQ(result.json.at("returned"), "raw_inputs");
   EXPECT_EQ(result.json.at("test_accuracy"), result.baseline.test.accuracy);
   EXPECT_EQ(result.json.at("learned_test_accuracy"), result.summary.test.accuracy);
+}
+
+// The classes are parted in memory as those of a folder are.
+TEST(LearnJob, OnImagesInMemoryItIsThatOnTheSameImagesInAFolder) {
+  if (!has_png()) GTEST_SKIP() << "SKIPPED: a build without libpng";
+  constexpr int64_t classes = 12, each = 4;
+  const at::Tensor pixels = at::arange(classes * each * 64, at::kLong).mul(37).remainder(200).to(at::kByte);
+  const at::Tensor images = pixels.reshape({classes * each, 1, 8, 8});
+  const TemporaryFolder folder;
+  std::vector<std::string> names;
+  for (int64_t k = 0; k < classes; ++k) {
+    names.push_back("class" + std::to_string(10 + k));
+    std::filesystem::create_directories(folder / ("images/" + names.back()));
+    for (int64_t i = 0; i < each; ++i) {
+      write_file(folder / ("images/" + names.back() + "/" + std::to_string(i) + ".png"),
+                 write_png(images[k * each + i]));
+    }
+  }
+  LearnJobOptions o = small_learning();
+  o.data.data = folder / "images";
+  o.data.shape.ways = 2;
+  o.data.shape.queries = 2;
+  // The values they begin with, in place of those for images.
+  o.given.set(o.data.shape.shots, 1);
+  o.given.set(o.network.name, "mlp");
+  RunContext first, second;
+  const LearnJobResult from_folder = run_learn(o, first);
+  o.data.data = small_learning().data.data;
+  const meta::ImageTaskSet set =
+      meta::task_set_of({images, at::arange(classes).repeat_interleave(each)}, names);
+  LearnJobResult in_memory = run_learn_on(set, o, second);
+  EXPECT_TRUE(in_memory.summary.state.algorithm.x.equal(from_folder.summary.state.algorithm.x));
+  EXPECT_EQ(in_memory.json.at("data"), "");
+  EXPECT_EQ(in_memory.json.at("test_accuracy"), from_folder.json.at("test_accuracy"));
+  EXPECT_EQ(in_memory.json.at("baseline_test_accuracy"), from_folder.json.at("baseline_test_accuracy"));
+  const at::Tensor one_class = at::zeros({4}, at::kLong);
+  EXPECT_THROW(meta::task_set_of({images, one_class}, {"one"}), std::invalid_argument);
+  const meta::ImageTaskSet small = meta::task_set_of({images.narrow(0, 0, 4), one_class}, {"one"});
+  EXPECT_THROW(run_learn_on(small, o, second), std::invalid_argument);
 }
 
 TEST(LearnJob, ACheckpointIsWrittenBetweenTwoRecordsOnceItsSecondsHavePassed) {

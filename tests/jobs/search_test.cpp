@@ -28,11 +28,11 @@ ImageData two_classes(int64_t count) {
   const at::Generator seed = at::detail::createCPUGenerator(3);
   ImageData images;
   images.classes = 2;
-  images.train_labels = at::arange(count, at::kLong) % 2;
+  images.train.labels = at::arange(count, at::kLong) % 2;
   at::Tensor pixels = at::randint(0, 200, {count, 1, 8, 8}, seed, at::kLong);
   for (int64_t i = 0; i < count; ++i) pixels[i].narrow(2, i % 2 == 0 ? 0 : 4, 4).add_(40);
-  images.train_images = pixels.to(at::kByte);
-  measure_channels(images.train_images, images.mean, images.std);
+  images.train.images = pixels.to(at::kByte);
+  measure_channels(images.train.images, images.mean, images.std);
   return images;
 }
 
@@ -249,8 +249,8 @@ TEST(SearchJob, SaysWhereAlphaHasMovedByNoMoreThanChance) {
 
 TEST(SearchJob, BaselinesAreTrainedBesideTheCell) {
   ImageData images = two_classes(64);
-  images.test_images = two_classes(32).train_images;
-  images.test_labels = two_classes(32).train_labels;
+  images.test.images = two_classes(32).train.images;
+  images.test.labels = two_classes(32).train.labels;
   SearchJobOptions o = small_search("darts-first-order");
   o.baselines = 2;
   o.search.epochs = 4;

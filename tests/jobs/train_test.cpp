@@ -12,6 +12,7 @@
 
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/count.h"
+#include "bilevel/jobs/export.h"
 #include "tests/cli/image_files.h"
 #include "tests/temporary_folder.h"
 
@@ -22,10 +23,18 @@ using test::TemporaryFolder;
 
 constexpr const char* cell = "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|none~0|none~1|nor_conv_1x1~2|";
 
-void write_images(const TemporaryFolder& folder) {
+struct TrainImages {
+  at::Tensor pixels, labels;
+};
+TrainImages draw_training_images() {
   const at::Tensor labels = at::arange(40, at::kLong) % 2;
-  const at::Tensor pixels = at::arange(40 * 64, at::kLong).mul(37).remainder(200).reshape({40, 8, 8}) +
-                            labels.mul(50).reshape({40, 1, 1});
+  return {at::arange(40 * 64, at::kLong).mul(37).remainder(200).reshape({40, 8, 8}) +
+              labels.mul(50).reshape({40, 1, 1}),
+          labels};
+}
+
+void write_images(const TemporaryFolder& folder) {
+  const auto [pixels, labels] = draw_training_images();
   std::ofstream(folder / "images", std::ios::binary) << test::idx({40, 8, 8}, pixels);
   std::ofstream(folder / "labels", std::ios::binary) << test::idx({40}, labels);
 }
@@ -68,6 +77,34 @@ TEST(TrainJob, InterruptedAndResumedItEndsInTheSameBitsAsInMemory) {
   EXPECT_TRUE(std::filesystem::exists(folder / "run/genotype.json"));
 }
 
+// The test set is held out of memory as it is of files, and channels are measured on what is left.
+TEST(TrainJob, OnImagesInMemoryItIsThatOnTheSameImagesInFiles) {
+  const TemporaryFolder folder;
+  write_images(folder);
+  RunContext first, second, third;
+  const TrainJobResult from_files = run_train(small_training(folder), first);
+  const TrainImages drawn = draw_training_images();
+  ImageData images;
+  images.train = {drawn.pixels.to(at::kByte).unsqueeze(1), drawn.labels};
+  images.classes = 2;
+  TrainJobOptions o = small_training(folder);
+  o.data = {};
+  TrainJobResult in_memory = run_train_on(images, o, second);
+  EXPECT_TRUE(in_memory.state.inner.w.equal(from_files.state.inner.w));
+  EXPECT_TRUE(in_memory.state.statistics.equal(from_files.state.statistics));
+  EXPECT_EQ(in_memory.json.at("held_out"), from_files.json.at("held_out"));
+  EXPECT_EQ(in_memory.json.at("data"), "");
+  for (const char* measured : {"data", "seconds", "history"})
+    in_memory.json[measured] = from_files.json.at(measured);
+  EXPECT_EQ(in_memory.json, from_files.json);
+
+  ImageData given = load_image_data(small_training(folder).data);  // with its test set
+  given.train.images = given.train.images.flip({3});
+  EXPECT_FALSE(run_train_on(given, o, third).state.inner.w.equal(from_files.state.inner.w));
+  given.test.labels = given.test.labels.narrow(0, 0, 5);
+  EXPECT_THROW(run_train_on(given, o, third), OptionError);
+}
+
 TEST(TrainJob, WhatIsNotGivenIsTheSpacesRecipe) {
   const TemporaryFolder folder;
   write_images(folder);
@@ -86,6 +123,25 @@ TEST(TrainJob, WhatIsNotGivenIsTheSpacesRecipe) {
   EXPECT_EQ(effective("nesterov"), "false");
   EXPECT_EQ(effective("schedule"), "cosine");
   EXPECT_EQ(effective("batch"), "8");
+}
+
+TEST(ExportJob, SaysInTypesWhatTheModelTakesAndGives) {
+  const TemporaryFolder folder;
+  write_images(folder);
+  TrainJobOptions o = small_training(folder);
+  o.train.epochs = 1;
+  RunContext kept({.keep = true, .out = folder / "run"}, {}), context;
+  (void)run_train(o, kept);
+  const ExportJobResult r = run_export({.run = folder / "run", .format = "npz"}, context);
+  ASSERT_EQ(r.inputs.size(), 1U);
+  EXPECT_EQ(r.inputs[0].name, "images");
+  EXPECT_EQ(r.inputs[0].type, "float32");
+  EXPECT_EQ(r.inputs[0].shape, (std::vector<int64_t>{1, 8, 8}));
+  EXPECT_EQ(r.model_output.name, "scores");
+  EXPECT_EQ(r.model_output.width, 2);
+  // As the file says it.
+  EXPECT_EQ(r.description.at("inputs")[0].at("holds"), r.inputs[0].holds);
+  EXPECT_EQ(r.description.at("output").at("holds"), r.model_output.holds);
 }
 
 // Earlier versions stored the flag by its opposite.

@@ -44,12 +44,7 @@ TEST(TuneJob, OnTensorsItIsTuneTable) {
   sets.feature_names = {"a", "b", "c", "d", "e"};
   RunContext context;
   const TuneJobResult result = run_tune(tune_options(), sets, context);
-  const TuneTableResult direct = tune_table({.train = sets.train.features,
-                                             .labels = sets.train.labels,
-                                             .valid = sets.valid.features,
-                                             .valid_labels = sets.valid.labels,
-                                             .classes = 3},
-                                            {});
+  const TuneTableResult direct = tune_table({.train = sets.train, .valid = sets.valid, .classes = 3}, {});
   EXPECT_EQ(result.by, "held-out");
   EXPECT_TRUE(result.x.equal(direct.returned().logarithms));
   EXPECT_TRUE(result.model.equal(direct.returned().weights));

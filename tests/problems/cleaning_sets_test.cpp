@@ -34,14 +34,14 @@ TEST(CleaningSets, NamedSetIsBalancedDisjointAndNoisyOnce) {
   EXPECT_TRUE(at::bincount(sets.valid.labels, {}, 10).eq(10).all().item<bool>());
   const Tensor both = at::cat({sets.train_index, sets.valid_index});
   EXPECT_EQ(std::get<0>(at::_unique(both)).numel(), 300);
-  EXPECT_TRUE(all.train_labels.index_select(0, sets.train_index).equal(sets.clean));
+  EXPECT_TRUE(all.train.labels.index_select(0, sets.train_index).equal(sets.clean));
   EXPECT_EQ(sets.test.size(), 70000 - 300);
   EXPECT_EQ(sets.test.features.columns(), 785);
   EXPECT_TRUE(sets.train.labels.ne(sets.clean).equal(sets.wrong));
   EXPECT_TRUE(sets.wrong.logical_and(sets.replaced.logical_not()).any().logical_not().item<bool>());
   EXPECT_NEAR(sets.replaced.to(at::kDouble).mean().item<double>(), 0.5, 0.15);
   // Pixels in [0, 1], and the ones behind them.
-  const Tensor row = all.train_images[sets.train_index[3].item<int64_t>()].to(at::kFloat) / 255;
+  const Tensor row = all.train.images[sets.train_index[3].item<int64_t>()].to(at::kFloat) / 255;
   EXPECT_TRUE(sets.train.features.dense[3].slice(0, 0, 784).equal(row));
   EXPECT_TRUE(sets.train.features.dense.select(1, 784).eq(1).all().item<bool>());
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <string>
 
+#include "bilevel/data/file_error.h"
 #include "bilevel/run/solve_checkpoint.h"
 #include "tests/algorithms/known_optima.h"
 #include "tests/data/files.h"
@@ -74,6 +75,20 @@ TEST(RunFolder, a_killed_run_is_told_from_one_that_works) {
   const RunFolder again = RunFolder::resume(path);
   EXPECT_EQ(read_run(path).status, RunStatus::running);
   EXPECT_THAT(message<std::runtime_error>([&] { RunFolder::resume(path); }), HasSubstr("another process"));
+}
+
+TEST(RunFolder, a_folder_without_a_run_is_told_by_its_type) {
+  const TemporaryFolder temporary;
+  const std::string path = temporary.at("none");
+  try {
+    RunFolder::resume(path);
+    FAIL() << "there is no run in it";
+  } catch (const MissingRunError& error) {
+    EXPECT_EQ(error.folder(), path);
+    EXPECT_EQ(error.what(),
+              fmt::format("resume = {}: there is no run.json in it; give the folder of a run", path));
+  }
+  EXPECT_THROW(read_run(path), MissingFileError);
 }
 
 TEST(RunFolder, records_after_the_last_checkpoint_come_once) {

@@ -209,10 +209,10 @@ InteractTableData signed_tasks(const std::vector<double>& sign, int64_t rows_eac
   const Tensor x = random.normal({count, 6}, doubles());
   const Tensor slope = at::tensor(sign, doubles()).index_select(0, data.task);
   const Tensor score = 2 * slope * (x.select(1, 0) - x.select(1, 1)) + random.normal({count}, doubles());
-  data.labels = score.gt(0).to(at::kLong);
+  data.train.labels = score.gt(0).to(at::kLong);
   // Units and origins that have nothing to do with each other.
-  data.train.dense = x * at::tensor({1.0, 1e3, 1e-3, 5.0, 1.0, 1.0}, doubles()) +
-                     at::tensor({0., 9e3, 1., 0., 0., -2.}, doubles());
+  data.train.features.dense = x * at::tensor({1.0, 1e3, 1e-3, 5.0, 1.0, 1.0}, doubles()) +
+                              at::tensor({0., 9e3, 1., 0., 0., -2.}, doubles());
   return data;
 }
 
@@ -241,12 +241,15 @@ TEST(InteractTable, UnitsOfColumnsDoNotMatter) {
   const InteractTableData data = signed_tasks({1, -1}, 15, 3);
   const InteractTableResult found = interact_table(data, {});
   InteractTableData scaled = data;
-  scaled.train.dense = TableScale({data.train}, true).scaled(data.train).narrow(1, 0, 6);
+  scaled.train.features.dense =
+      TableScale({data.train.features}, true).scaled(data.train.features).narrow(1, 0, 6);
   const InteractTableResult same = interact_table(scaled, {});
   EXPECT_NEAR(found.learned.held_out_loss, same.learned.held_out_loss, 1e-9);
   for (int64_t t = 0; t < 2; ++t) {
-    const Tensor scores = table_scores(data.train, found.learned.weights[t]);
-    EXPECT_LT(largest((scores - table_scores(scaled.train, same.learned.weights[t])).softmax(1) - 0.5), 1e-6);
+    const Tensor scores = table_scores(data.train.features, found.learned.weights[t]);
+    EXPECT_LT(
+        largest((scores - table_scores(scaled.train.features, same.learned.weights[t])).softmax(1) - 0.5),
+        1e-6);
   }
   EXPECT_TRUE(found.learned.weights.equal(interact_table(data, {}).learned.weights));  // the same bits
 }
@@ -255,8 +258,8 @@ TEST(InteractTable, UnitsOfColumnsDoNotMatter) {
 TEST(InteractTable, FewRowsAreDealtIntoFoldsThreeTimes) {
   const InteractTableData data = signed_tasks({1, 0.5, 1}, 20, 12);
   const TaskTable found = interact_table(data, {}).pooled;
-  TaskRows rows{.scaled = TableScale({data.train}, true).scaled(data.train),
-                .labels = data.labels,
+  TaskRows rows{.scaled = TableScale({data.train.features}, true).scaled(data.train.features),
+                .labels = data.train.labels,
                 .task = data.task,
                 .fold = {},
                 .tasks = 3,
@@ -279,14 +282,14 @@ TEST(InteractTable, FewRowsAreDealtIntoFoldsThreeTimes) {
 // All models say the same, so that none has much of the likelihood: rho is what its prior says.
 TEST(InteractTable, ConstantColumnsLeaveTheSharesOfTheClasses) {
   InteractTableData data = signed_tasks({1, 1, 1}, 20, 5);
-  data.train.dense = at::full({60, 2}, 3.0, doubles());
-  data.labels = at::arange(60).remainder(4).eq(0).to(at::kLong);
+  data.train.features.dense = at::full({60, 2}, 3.0, doubles());
+  data.train.labels = at::arange(60).remainder(4).eq(0).to(at::kLong);
   const InteractTableResult found = interact_table(data, {});
   EXPECT_FALSE(found.per_pair);
   EXPECT_GE(found.averaged, 1);
   EXPECT_GT(found.learned.regularizer, 0.02);
   for (int64_t t = 0; t < 3; ++t) {
-    const Tensor p = table_scores(data.train, found.learned.weights[t]).softmax(1);
+    const Tensor p = table_scores(data.train.features, found.learned.weights[t]).softmax(1);
     EXPECT_LT(largest(p.select(1, 1) - 0.25), 0.02) << t;
   }
 }
@@ -295,14 +298,15 @@ TEST(InteractTable, ConstantColumnsLeaveTheSharesOfTheClasses) {
 // between is better than both.
 TEST(InteractTable, PartialPoolingIsTriedWhereTasksDiffer) {
   InteractTableData data = signed_tasks({1, 1, 1, 1, 1, 1, 1, 1}, 25, 9);
-  const Tensor x = TableScale({data.train}, true).scaled(data.train);
+  const Tensor x = TableScale({data.train.features}, true).scaled(data.train.features);
   Random random(10);
   const Tensor slopes = random.normal({1, 6}, doubles()) + random.normal({8, 6}, doubles());
   const Tensor score = 1.5 * (x.narrow(1, 0, 6) * slopes.index_select(0, data.task)).sum(1);
-  data.labels = random.uniform({200}, doubles()).lt(score.sigmoid()).to(at::kLong);
+  data.train.labels = random.uniform({200}, doubles()).lt(score.sigmoid()).to(at::kLong);
   const InteractTableResult found = interact_table(data, {});
   ASSERT_GT(found.pooled.held_out_loss, found.independent.held_out_loss + 0.02);
-  TaskRows rows{.scaled = x, .labels = data.labels, .task = data.task, .fold = {}, .tasks = 8, .classes = 2};
+  TaskRows rows{
+      .scaled = x, .labels = data.train.labels, .task = data.task, .fold = {}, .tasks = 8, .classes = 2};
   rows.folds = 5;
   Random folds(named_seed(0, "folds"));
   rows.fold = stratified_folds(rows.task * 2 + rows.labels, 16, 5, folds);
@@ -323,15 +327,14 @@ TEST(InteractTable, ValidationRowsJudgeAndAreNotFittedTo) {
   InteractTableData data = signed_tasks(signs, 25, 7);
   const InteractTableData more = signed_tasks(signs, 20, 8);
   data.valid = more.train;
-  data.valid_labels = more.labels;
   data.valid_task = more.task;
   const InteractTableResult found = interact_table(data, {.folds = 1000});  // which is not read
   for (const TaskTable* table : {&found.learned, &found.independent, &found.pooled}) {
     double loss = 0, right = 0;
     for (int64_t t = 0; t < 4; ++t) {
       const Tensor mine = more.task.eq(t).nonzero().squeeze(1);
-      const TableScores scores = score_table(dense(more.train.dense.index_select(0, mine)),
-                                             more.labels.index_select(0, mine), table->weights[t]);
+      const TableScores scores = score_table(dense(more.train.features.dense.index_select(0, mine)),
+                                             more.train.labels.index_select(0, mine), table->weights[t]);
       loss += scores.loss / 4;
       right += scores.accuracy / 4;
     }

@@ -198,11 +198,7 @@ TuneTableData sparse_truth(int64_t count, int64_t columns, uint64_t seed) {
   const Tensor values = random.normal({count, columns}, doubles());
   const Tensor targets = 3 * values.select(1, 0) - 2 * values.select(1, 1) + values.select(1, 2) +
                          random.normal({count}, doubles()) + 50;
-  return {.train = dense(values),
-          .labels = targets,
-          .valid = {},
-          .valid_labels = at::empty({0}, doubles()),
-          .classes = 1};
+  return {.train = {values, targets}, .valid = {}, .classes = 1};
 }
 
 TuneTableOptions squared() {
@@ -216,7 +212,7 @@ TEST(TuneTable, HoldsUselessColumnsOfARegression) {
   const TuneTableResult r = tune_table(data, squared());
   ASSERT_FALSE(r.kept_single) << r.gain << " +- " << r.gain_error;
   const auto loss = [&](const TunedTable& tuned) {
-    return score_numbers(test.train, test.labels, tuned.weights).loss;
+    return score_numbers(test.train.features, test.train.labels, tuned.weights).loss;
   };
   // 1 is the noise's variance: what is above it falls to a half or less.
   EXPECT_LT(loss(r.freed) - 1, 0.5 * (loss(r.single) - 1));
@@ -250,16 +246,13 @@ TEST(TuneTable, LosesLittleToOnePenaltyWhereAllColumnsCount) {
     Random random(200 + seed);
     const auto drawn = [&](int64_t count) -> TuneTableData {
       const Tensor values = random.normal({count, 10}, doubles());
-      return {.train = dense(values),
-              .labels = values.sum(1) + random.normal({count}, doubles()),
-              .valid = {},
-              .valid_labels = at::empty({0}, doubles()),
-              .classes = 1};
+      return {
+          .train = {values, values.sum(1) + random.normal({count}, doubles())}, .valid = {}, .classes = 1};
     };
     const TuneTableResult r = tune_table(drawn(50), squared());
     const TuneTableData test = drawn(1000);
-    single += score_numbers(test.train, test.labels, r.single.weights).loss - 1;
-    returned += score_numbers(test.train, test.labels, r.returned().weights).loss - 1;
+    single += score_numbers(test.train.features, test.train.labels, r.single.weights).loss - 1;
+    returned += score_numbers(test.train.features, test.train.labels, r.returned().weights).loss - 1;
     averaged += r.averaged ? 1 : 0;
     EXPECT_LE(r.returned().held_out_loss, r.single.held_out_loss) << seed;
   }
@@ -270,8 +263,8 @@ TEST(TuneTable, LosesLittleToOnePenaltyWhereAllColumnsCount) {
 TEST(TuneTable, GivesARegressionInTheUsersUnits) {
   TuneTableData data = sparse_truth(60, 4, 7);
   const TuneTableResult r = tune_table(data, squared());
-  data.train.dense = data.train.dense * at::tensor({1e3, 1e-2, 1.0, 50.0}, doubles()) + 20;
-  data.labels = data.labels * 1000;
+  data.train.features.dense = data.train.features.dense * at::tensor({1e3, 1e-2, 1.0, 50.0}, doubles()) + 20;
+  data.train.labels = data.train.labels * 1000;
   const TuneTableResult other = tune_table(data, squared());
   EXPECT_NEAR(other.returned().held_out_score, r.returned().held_out_score, 1e-9);
   EXPECT_NEAR(other.returned().held_out_loss, r.returned().held_out_loss * 1e6, 1e-2);
@@ -284,15 +277,13 @@ TEST(TuneTable, GivesARegressionInTheUsersUnits) {
 TEST(TuneTable, PredictsNextToNothingWhereNothingCanBePredicted) {
   Random random(8);
   const auto drawn = [&](int64_t count) -> TuneTableData {
-    return {.train = dense(random.normal({count, 10}, doubles())),
-            .labels = random.normal({count}, doubles()),
+    return {.train = {random.normal({count, 10}, doubles()), random.normal({count}, doubles())},
             .valid = {},
-            .valid_labels = at::empty({0}, doubles()),
             .classes = 1};
   };
   const TuneTableResult r = tune_table(drawn(80), squared());
   const TuneTableData test = drawn(1000);
-  EXPECT_GT(score_numbers(test.train, test.labels, r.returned().weights).determination, -0.05);
+  EXPECT_GT(score_numbers(test.train.features, test.train.labels, r.returned().weights).determination, -0.05);
   EXPECT_LE(r.returned().held_out_loss, r.single.held_out_loss);
 }
 
@@ -301,11 +292,7 @@ TEST(TuneTable, FreesOneRegulariserPerGroup) {
   Random random(9);
   const Tensor values = random.normal({100, 30}, doubles());
   const Tensor targets = values.narrow(1, 0, 15).sum(1) + 2 * random.normal({100}, doubles());
-  TuneTableData data{.train = dense(values),
-                     .labels = targets,
-                     .valid = {},
-                     .valid_labels = at::empty({0}, doubles()),
-                     .classes = 1};
+  TuneTableData data{.train = {values, targets}, .valid = {}, .classes = 1};
   data.groups = at::arange(30, at::kLong).ge(15).to(at::kLong);
   const TuneTableResult r = tune_table(data, squared());
   ASSERT_FALSE(r.kept_single) << r.gain << " +- " << r.gain_error;

@@ -35,10 +35,9 @@ Spoiled spoiled(double share, const Tensor& scales) {
   Spoiled s;
   Random random(8);
   s.wrong = random.uniform({150}, doubles()).lt(share);
-  s.data = {.train = dense(train.features.to(at::kDouble) * scales),
-            .given = at::where(s.wrong, (train.labels + 1).remainder(3), train.labels),
-            .trusted = dense(trusted.features.to(at::kDouble) * scales),
-            .trusted_labels = trusted.labels,
+  s.data = {.train = {train.features.to(at::kDouble) * scales,
+                      at::where(s.wrong, (train.labels + 1).remainder(3), train.labels)},
+            .trusted = {trusted.features.to(at::kDouble) * scales, trusted.labels},
             .classes = 3};
   return s;
 }
@@ -60,7 +59,7 @@ TEST(CleanTable, FindsLabelsThatWentToTheNextClass) {
   const Tensor structure = 0.6 * at::eye(3, doubles()) + 0.4 * at::eye(3, doubles()).roll(1, 1);
   EXPECT_LT((r.noise - structure).abs().max().item<double>(), 0.12);
   for (const int64_t i : r.suspects) {
-    EXPECT_NE(r.suggested[i].item<int64_t>(), s.data.given[i].item<int64_t>()) << i;
+    EXPECT_NE(r.suggested[i].item<int64_t>(), s.data.train.labels[i].item<int64_t>()) << i;
   }
   const LabelledExamples test = clouds(600, "test");
   const auto loss = [&](const TableModel& model) {
@@ -79,12 +78,11 @@ TEST(CleanTable, ProbabilitiesThatLabelsAreWrongAreCalibrated) {
     const Tensor wrong = random.uniform({1200}, doubles()).lt(share);
     const Tensor moved =
         (train.labels + 1 + random.uniform({1200}, doubles()).lt(0.5).to(at::kLong)).remainder(3);
-    const CleanTableResult r = clean_table({.train = dense(train.features.to(at::kDouble)),
-                                            .given = at::where(wrong, moved, train.labels),
-                                            .trusted = dense(trusted.features.to(at::kDouble)),
-                                            .trusted_labels = trusted.labels,
-                                            .classes = 3},
-                                           {});
+    const CleanTableResult r =
+        clean_table({.train = {train.features.to(at::kDouble), at::where(wrong, moved, train.labels)},
+                     .trusted = {trusted.features.to(at::kDouble), trusted.labels},
+                     .classes = 3},
+                    {});
     const Tensor seen = wrong.to(at::kDouble);
     const auto expect_calibrated = [&](double from, double to) {
       const Tensor part = (r.wrong.ge(from) & r.wrong.lt(to)).nonzero().squeeze(1);
@@ -133,12 +131,11 @@ TEST(CleanTable, FindsWrongLabelsWhereRowsAreFewAndClassesMany) {
     const Tensor truth = labels(rows), trusted = labels(21);
     const Tensor wrong = random.uniform({rows}, doubles()).lt(0.3);
     const Tensor moved = truth + 1 + (random.uniform({rows}, doubles()) * (classes - 1)).to(at::kLong);
-    const CleanTableResult r = clean_table({.train = features(truth),
-                                            .given = at::where(wrong, moved.remainder(classes), truth),
-                                            .trusted = features(trusted),
-                                            .trusted_labels = trusted,
-                                            .classes = classes},
-                                           {});
+    const CleanTableResult r =
+        clean_table({.train = {features(truth), at::where(wrong, moved.remainder(classes), truth)},
+                     .trusted = {features(trusted), trusted},
+                     .classes = classes},
+                    {});
     f1 += f1_score(flags(r, rows), wrong) / trials;
     rank += rank_score(r.wrong, wrong) / trials;
     kept += r.kept_baseline ? 1 : 0;
@@ -166,8 +163,7 @@ TEST(CleanTable, FlagsNextToNothingWhereLabelsAreRight) {
 
 TEST(CleanTable, WorksWithoutTrustedRowsAndSaysWhatIsLost) {
   Spoiled s = spoiled(0.25, at::ones({5}, doubles()));
-  s.data.trusted = Features();
-  s.data.trusted_labels = at::empty({0}, at::kLong);
+  s.data.trusted = {};
   const CleanTableResult r = clean_table(s.data, {});
   EXPECT_GT(f1_score(flags(r, 150), s.wrong), 0.8);
   ASSERT_EQ(r.warnings.size(), 1U);
@@ -186,11 +182,7 @@ TuneTableData with_useless_columns(int64_t rows, int64_t useless, uint64_t seed)
   Random random(seed);
   const Tensor values = random.normal({rows, 2 + useless}, doubles());
   const Tensor score = values.select(1, 0) - values.select(1, 1) + random.normal({rows}, doubles());
-  return {.train = dense(values),
-          .labels = score.gt(0).to(at::kLong),
-          .valid = {},
-          .valid_labels = at::empty({0}, at::kLong),
-          .classes = 2};
+  return {.train = {values, score.gt(0).to(at::kLong)}, .valid = {}, .classes = 2};
 }
 
 TEST(TuneTable, HoldsUselessColumnsWhereUnseenRowsGain) {
@@ -202,7 +194,7 @@ TEST(TuneTable, HoldsUselessColumnsWhereUnseenRowsGain) {
   EXPECT_LT(x.narrow(0, 0, 2).max().item<double>(), x.narrow(0, 2, 40).min().item<double>());
   const TuneTableData test = with_useless_columns(1000, 40, 10);
   const auto loss = [&](const TunedTable& tuned) {
-    return score_table(test.train, test.labels, tuned.weights).loss;
+    return score_table(test.train.features, test.train.labels, tuned.weights).loss;
   };
   EXPECT_LT(loss(r.freed), loss(r.single) - 0.02);
 }
@@ -211,11 +203,7 @@ TEST(TuneTable, ReturnsOneRegulariserWhereColumnsAreAlike) {
   Random random(11);
   const Tensor values = random.normal({120, 6}, doubles());
   const Tensor score = values.sum(1) + random.normal({120}, doubles());
-  const TuneTableData data{.train = dense(values),
-                           .labels = score.gt(0).to(at::kLong),
-                           .valid = {},
-                           .valid_labels = at::empty({0}, at::kLong),
-                           .classes = 2};
+  const TuneTableData data{.train = {values, score.gt(0).to(at::kLong)}, .valid = {}, .classes = 2};
   const TuneTableResult r = tune_table(data, {});
   EXPECT_TRUE(r.kept_single);
   EXPECT_TRUE(r.returned().weights.equal(r.single.weights));
@@ -224,7 +212,7 @@ TEST(TuneTable, ReturnsOneRegulariserWhereColumnsAreAlike) {
 TEST(TuneTable, DoesNotCareForScales) {
   TuneTableData data = with_useless_columns(120, 3, 12);
   const TuneTableResult even = tune_table(data, {});
-  data.train.dense = data.train.dense * at::tensor({1e4, 1e-3, 1.0, 50.0, 7.0}, doubles());
+  data.train.features.dense = data.train.features.dense * at::tensor({1e4, 1e-3, 1.0, 50.0, 7.0}, doubles());
   const TuneTableResult uneven = tune_table(data, {});
   EXPECT_NEAR(even.single.held_out_loss, uneven.single.held_out_loss, 1e-9);
   TuneTableOptions as_it_is;
@@ -250,9 +238,9 @@ TEST(TuneTable, LeavesValidationRowsOutOfTheModel) {
   TuneTableData data = with_useless_columns(60, 3, 13);
   const TuneTableData valid = with_useless_columns(200, 3, 14);
   data.valid = valid.train;
-  data.valid_labels = valid.labels;
   const TuneTableResult r = tune_table(data, {});
-  EXPECT_NEAR(r.single.held_out_loss, score_table(valid.train, valid.labels, r.single.weights).loss, 1e-4);
+  EXPECT_NEAR(r.single.held_out_loss,
+              score_table(valid.train.features, valid.train.labels, r.single.weights).loss, 1e-4);
 }
 
 }  // namespace
