@@ -19,8 +19,10 @@ class Captured {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
   // `after`: its memory is shared, and what it left there is read, so that it is always called before this
-  // one.
-  Captured(Function function, const at::TensorOptions& tensors, const Captured* after = nullptr);
+  // one. `forget` drops what the function keeps from call to call: that of the calls before the capture would
+  // hold memory beside the graph's.
+  Captured(Function function, const at::TensorOptions& tensors, const Captured* after = nullptr,
+           std::function<void()> forget = {});
   ~Captured();
   Captured(const Captured&) = delete;
   Captured& operator=(const Captured&) = delete;
@@ -32,6 +34,7 @@ class Captured {
 
   Function function_;
   const Captured* after_;
+  std::function<void()> forget_;  // empty = it keeps nothing
   std::unique_ptr<Graph> graph_;  // null on the CPU
 };
 

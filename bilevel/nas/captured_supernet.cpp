@@ -80,7 +80,7 @@ class Products {
  public:
   Products(const Derivatives& derivatives, const at::TensorOptions& tensors)
       : derivatives_(derivatives),
-        point_([this](const Inputs& in) { return keep(in); }, tensors),
+        point_([this](const Inputs& in) { return keep(in); }, tensors, nullptr, [this] { forget(); }),
         gradient_([this](const Inputs&) { return Inputs{kept_gradient()}; }, tensors, &point_),
         hessian_([this](const Inputs& in) { return Inputs{times_hessian(in[0])}; }, tensors, &point_),
         cross_([this](const Inputs& in) { return Inputs{times_cross(in[0])}; }, tensors, &point_),
@@ -122,6 +122,10 @@ class Products {
   }
   Tensor times_cross(const Tensor& v) {
     return taped_ ? taped_->products(v, {}, {.w = false, .mixture = true}).mixture : plain_->cross(v);
+  void forget() {
+    taped_.reset();
+    plain_.reset();
+  }
   }
 
   const Derivatives& derivatives_;
@@ -141,7 +145,7 @@ class Curvature {
               kept_ = derivatives.point(in);
               return std::vector<Tensor>{kept_->gradients({.w = false, .mixture = true}).mixture};
             },
-            tensors),
+            tensors, nullptr, [this] { kept_.reset(); }),
         product_(
             [this](const std::vector<Tensor>& in) {
               return std::vector<Tensor>{kept_->products({}, in[0], {.w = false, .mixture = true}).mixture};
