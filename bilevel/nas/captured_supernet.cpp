@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -217,12 +218,14 @@ class CapturedSupernet : public SupernetEngine {
   MatrixProduct outer_curvature(const Tensor& w, const Tensor& x, const Batch& batch) const override {
     if (!fits(base_.valid(), batch) || !derivatives_.taped()) return nullptr;
     const MixturePoint mixture = point(x, batch);
-    const Tensor in_mixture = curvature_.at(inputs(w, mixture.value, base_.valid(), batch));
-    return [this, mixture, in_mixture, &space = base_.supernet().space()](const Tensor& v) {
-      const at::AutoGradMode no_graph(false);
-      const Tensor product = curvature_.times(mixture.derivative(space, v));
-      return mixture.derivative(space, product) + mixture.second_derivative(space, in_mixture, v);
-    };
+    const Tensor gradient = curvature_.at(inputs(w, mixture.value, base_.valid(), batch));
+    const int64_t made = ++curvatures_;
+    return mixture.curvature(base_.supernet().space(), gradient, [this, made](const Tensor& v) {
+      if (made != curvatures_) {
+        throw std::logic_error("a curvature was asked for a product after the next one was made");
+      }
+      return curvature_.times(v);
+    });
   }
 
  private:
@@ -252,7 +255,8 @@ class CapturedSupernet : public SupernetEngine {
   mutable Captured inner_w_, inner_mixture_, outer_;
   mutable Products products_;
   mutable Curvature curvature_;
-  mutable int64_t at_point_ = 0;  // which linearization's point the products' graph holds
+  mutable int64_t at_point_ = 0;    // which linearization's point the products' graph holds
+  mutable int64_t curvatures_ = 0;  // made so far; the graph holds the last one's point
 };
 
 class CapturedLinearization : public Linearization {
