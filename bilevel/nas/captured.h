@@ -11,7 +11,7 @@
 
 namespace bilevel::nas {
 
-bool can_capture();  // the library was built with CUDA
+bool can_capture();  // the library was built with CUDA, and a GPU is there
 
 // A function of tensors whose shapes never change, captured when it is first called on a GPU: inputs are
 // copied to where the graph reads them, outputs from where it writes them. On the CPU it is called as it is.
