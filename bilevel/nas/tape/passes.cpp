@@ -189,6 +189,9 @@ void Point<T>::gather(size_t slot, const Tape::Mix* mix, size_t operation, Backw
   at_place(adjoint, [&](auto place) { fused::gather(work, dot != nullptr, place); });
   b.adjoint[slot] = adjoint;
   if (mix != nullptr && !mix->norms.empty()) sum_totals(*mix, operation, b);
+  // Nobody reads the parts again; the point keeps its backward pass for the products.
+  b.direct[slot].clear();
+  b.rectified[slot].clear();
 }
 
 template <typename T>
