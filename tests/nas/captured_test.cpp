@@ -11,6 +11,7 @@
 #include "bilevel/nas/training_pass.h"
 #include "tests/support.h"
 
+#include "tests/nas/cudnn_setting.h"
 namespace bilevel::nas {
 namespace {
 
@@ -170,7 +171,7 @@ TEST(TrainingPass, IsItOnAGpu) {
   if (!can_capture()) GTEST_SKIP() << "CUDA graphs need a GPU and a LibTorch with CUDA";
   expect_the_same_training(test::doubles().device(at::kCUDA), 1e-10);
   // In float convolutions leave channels together, which those in double do not.
-  at::globalContext().setAllowTF32CuDNN(false);
+  const test::TensorFloat32 full_precision(false);
   expect_the_same_training(test::floats().device(at::kCUDA), 1e-3);
 }
 
