@@ -59,6 +59,7 @@ struct TrainHooks {
 class Training {
  public:
   // Throws std::invalid_argument where the images do not fit the network, or the options neither. The network
+// On a GPU one Training is for one thread at a time: its graph has one place for what a step reads.
   // must outlive this object; the sets lie where the training is to run, in its dtype.
   // Ranks, where there are some, divide every batch and end with the same bits.
   Training(const Network& network, DeviceImages train, DeviceImages test, TrainOptions options,

@@ -1,6 +1,7 @@
 #pragma once
 // The passes of one training step over the network of a genotype: by its tape where it has one (tape/), else
-// by automatic differentiation; on a GPU as one CUDA graph.
+// by automatic differentiation; on a GPU as one CUDA graph. On a GPU a pass is for one thread at a time: a
+// call writes its inputs to where the graph reads them.
 
 #include <cstdint>
 #include <memory>
