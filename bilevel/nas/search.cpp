@@ -125,7 +125,8 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
   options_.inner.schedule.final_fraction = options_.final_rate / options_.inner.rate;
   options_.outer.schedule = alpha_schedule(
       options_, std::max<int64_t>(0, options_.epochs - options_.warmup_epochs) * steps_per_epoch_);
-  if (const auto& group = problem.ranks().group; group != nullptr) {
+  if (problem.ranks().several()) {
+    const auto& group = problem.ranks().group;
     if (options_.batch < group->size()) {
       throw OptionError(fmt::format("{}: {} ranks need an image each; give a larger batch or fewer ranks",
                                     named("batch", fmt::to_string(options_.batch)), group->size()));

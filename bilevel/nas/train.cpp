@@ -86,7 +86,7 @@ Training::Training(const Network& network, DeviceImages train, DeviceImages test
                     named("auxiliary", fmt::to_string(options_.auxiliary))));
   }
   const at::TensorOptions tensors = train_.normalization.table.options();
-  if (!ranks_.group) {
+  if (!ranks_.several()) {
     pass_ = std::make_unique<const TrainingPass>(network_, loss_of(options_), options_.batch, tensors);
   } else if (tensors.device().is_cpu()) {  // without graphs, automatic differentiation has fewer kernels
     const RankSlice own = slice_of(stream_.at(0), train_.size(), ranks_.group->rank(), ranks_.group->size());
@@ -105,7 +105,7 @@ TrainState Training::start() const {
 
 Training::StepValues Training::step(TrainState& state) const {
   const Batch batch = stream_.at(state.inner.step);
-  TrainingValues values = ranks_.group ? values_of_ranks(state, batch) : values_of(state, batch);
+  TrainingValues values = ranks_.several() ? values_of_ranks(state, batch) : values_of(state, batch);
   const at::AutoGradMode no_gradient(false);
   Tensor slope = values.gradient;
   if (options_.weight_decay > 0) slope = at::add(slope, state.inner.w, options_.weight_decay);
