@@ -1,6 +1,6 @@
 #pragma once
 // Several processes that compute one thing together: sums over all of them, and what becomes of them when one
-// fails. LibTorch's c10d does the work, with Gloo on CPUs and NCCL on GPUs; only process_group.cpp names it,
+// fails. LibTorch's c10d does the work, with Gloo on CPUs and NCCL on GPUs; only transport.cpp names it,
 // because it differs between LibTorch 1.13 and 2.x.
 //
 // Every rank calls the same operations in the same order. An operation that does not come to its end because
@@ -18,7 +18,7 @@
 namespace bilevel {
 
 struct GroupOptions {
-  std::string backend = {};  // gloo or nccl; empty = gloo, but nccl for tensors on GPUs, one for each rank
+  std::string backend = {};  // gloo or nccl; empty = gloo, but nccl where each rank has a GPU of its own
   double timeout = 300;      // seconds that one rank waits for the others
   void validate() const;
 };

@@ -214,9 +214,11 @@ TEST(Ranks, different_backends_are_named) {
   const Output output = two_ranks(folder, "solve --problem ridge --threads 1 --backend gloo --timeout 20",
                                   "solve --problem ridge --threads 1 --timeout 20");
   EXPECT_EQ(output.exit_code, 2);
-  EXPECT_THAT(output.err, HasSubstr("rank 1 of 2"));
-  EXPECT_THAT(output.err,
-              HasSubstr("has another backend (none) than rank 0 (gloo); start all of them in the same way"));
+  EXPECT_THAT(output.err, HasSubstr("rank 1 of 2 (process "));
+  EXPECT_THAT(
+      output.err,
+      HasSubstr("): was started with a different backend (none given) from rank 0 (gloo); start all of "
+                "them in the same way"));
   EXPECT_EQ(output.err.find("bilevel: "), output.err.rfind("bilevel: ")) << output.err;
 }
 
