@@ -178,10 +178,16 @@ void ProcessGroup::collective(int64_t bytes, const Call& call) {
   communication_.seconds += elapsed_since(begin);
 }
 
+void ProcessGroup::transport_sum(Tensor& contiguous) {
+  collective(static_cast<int64_t>(contiguous.nbytes()), [&] {
+    if (parts_->transport->sum_(contiguous)) ++communication_.direct;
+  });
+}
+
 void ProcessGroup::sum_(Tensor& tensor) {
   Tensor whole = tensor.detach();
   if (!whole.is_contiguous()) whole = whole.contiguous();
-  collective(static_cast<int64_t>(whole.nbytes()), [&] { parts_->transport->sum_(whole); });
+  transport_sum(whole);
   if (!whole.is_same(tensor) && whole.data_ptr() != tensor.data_ptr()) tensor.copy_(whole);
 }
 
@@ -190,7 +196,7 @@ void ProcessGroup::sum_(const std::vector<Tensor*>& tensors) {
   std::vector<Tensor> flat;
   for (const Tensor* tensor : tensors) flat.push_back(tensor->detach().reshape({-1}));
   Tensor joined = at::cat(flat);
-  collective(static_cast<int64_t>(joined.nbytes()), [&] { parts_->transport->sum_(joined); });
+  transport_sum(joined);
   // The longest stays where it is; a loss that somebody keeps must not keep a whole gradient alive.
   const auto shorter = [](const Tensor* a, const Tensor* b) { return a->numel() < b->numel(); };
   const Tensor* longest = *std::max_element(tensors.begin(), tensors.end(), shorter);

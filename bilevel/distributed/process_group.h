@@ -28,6 +28,7 @@ struct Communication {
   int64_t calls = 0;
   int64_t bytes = 0;   // of the tensors that went into sums and broadcasts
   double seconds = 0;  // spent in them, waiting for slower ranks included
+  int64_t direct = 0;  // of the calls: sums by the calling thread itself (short_sums.h)
 };
 
 // Which rank failed first, and why.
@@ -91,6 +92,7 @@ class ProcessGroup {
   void agree_on_backend();
   template <typename Call>
   void collective(int64_t bytes, const Call& call);
+  void transport_sum(Tensor& contiguous);
   [[noreturn]] void explain(const std::string& symptom);
   [[noreturn]] void claim(FailureFacts facts);
   void throw_recorded_failure();
@@ -109,5 +111,7 @@ class ProcessGroup {
 
 // Whether this program was built with it: libgloo-dev on Debian, NCCL with CUDA.
 bool has_backend(const std::string& backend);
+// Whether sums of numbers on CPUs are by the thread that wants them: with Gloo's own library.
+bool has_short_sums();
 
 }  // namespace bilevel
