@@ -261,7 +261,7 @@ int main(int argc, char** argv) try {
   }
   const bilevel::nas::SupernetProblem search = make_problem(job);
   const bool graphs = job.tensors.device().is_cuda() && !job.plain && bilevel::nas::can_capture();
-  const auto engine = graphs     ? bilevel::nas::capture_supernet(search, job.batch)
+  const auto engine = graphs     ? bilevel::nas::capture_supernet(search, job.batch, !autograd)
                       : autograd ? nullptr
                                  : bilevel::nas::tape_supernet(search);
   const bilevel::Problem& base = engine ? *engine : static_cast<const bilevel::Problem&>(search);

@@ -68,13 +68,13 @@ int run_ranked(const GroupOptions& options, const Given& given, const RankedWork
   const RankPlace place = rank_from_environment();
   if (place.alone()) {
     const bool backend = given(options.backend), timeout = given(options.timeout);
-    if (!backend && !timeout) return work(nullptr);
-    if (place.launcher.empty()) {
+    if (place.launcher.empty() && (backend || timeout)) {
       throw OptionError(
           fmt::format("{}: this process is alone; start several by `bilevel launch`, mpirun, srun or "
                       "torchrun",
                       named(backend ? "backend" : "timeout")));
     }
+    if (!backend) return work(nullptr);  // a launcher's only process has nobody to wait for
   }
   std::shared_ptr<ProcessGroup> group;
   try {

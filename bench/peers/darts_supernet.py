@@ -102,8 +102,9 @@ class Supernet(nn.Module):
         self.stem = nn.Sequential(nn.Conv2d(3, last, 3, padding=1, bias=False), norm(last, affine=True))
         self.body = nn.ModuleList()
         before_reduced = False
+        reductions = set() if cells < 2 else {1} if cells == 2 else {cells // 3, 2 * cells // 3}
         for c in range(cells):
-            reduce = c in (cells // 3, 2 * cells // 3)
+            reduce = c in reductions
             channels *= 2 if reduce else 1
             self.body.append(Cell(before_last, last, channels, reduce, before_reduced))
             before_last, last, before_reduced = last, NODES * channels, reduce

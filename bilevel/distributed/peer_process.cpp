@@ -18,11 +18,16 @@ std::string machine_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown machine";
 }
 
-// Two containers may have one name, and one machine may give two processes the same number.
-std::string running_system() {
+std::string boot_id() {
   std::ifstream boot("/proc/sys/kernel/random/boot_id");
   std::string id;
   std::getline(boot, id);
+  return id;
+}
+
+// Two containers may have one name, and one machine may give two processes the same number.
+std::string running_system() {
+  const std::string id = boot_id();
   std::array<char, 128> space{};
   if (::readlink("/proc/self/ns/pid", space.data(), space.size() - 1) < 0) return id;
   return id + " " + space.data();
@@ -37,6 +42,11 @@ std::string PeerProcess::text() const {
 
 PeerProcess this_process() {
   return {.host = machine_name(), .system = running_system(), .process = static_cast<int>(::getpid())};
+}
+
+std::string machine_id() {
+  const std::string id = boot_id();
+  return id.empty() ? machine_name() : id;
 }
 
 PeerProcess read_process(const std::string& text) {

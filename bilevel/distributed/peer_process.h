@@ -13,6 +13,7 @@ struct PeerProcess {
   std::string text() const;
 };
 PeerProcess this_process();
+std::string machine_id();  // the same for all processes of a machine, in containers too, and for no others
 PeerProcess read_process(const std::string& text);
 
 enum class ProcessState { runs, stopped, gone, unknown };

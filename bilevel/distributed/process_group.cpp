@@ -127,7 +127,8 @@ void ProcessGroup::meet() {
   }
   agree_on_backend();
   try {
-    parts_->transport = make_transport(options_.backend, place_, *parts_->store, options_.timeout);
+    parts_->transport = make_transport(options_.backend, place_, *parts_->store, options_.timeout,
+                                       [this](const std::string& mine) { return gather(mine); });
   } catch (const std::exception& error) {
     explain(error.what());
   }
@@ -135,20 +136,23 @@ void ProcessGroup::meet() {
 }
 
 void ProcessGroup::agree_on_backend() {
-  const auto text = [](const std::string& backend) { return backend.empty() ? "none" : backend; };
-  const std::vector<std::string> all = gather(text(options_.backend)),
-                                 gpus = gather(has_own_gpu(place_) ? "own" : "");
+  const bool given = !options_.backend.empty();
+  const std::vector<std::string> all = gather(given ? options_.backend : can_use_nccl() ? "any" : "");
+  const auto text = [](const std::string& said) {
+    return said.empty() || said == "any" ? "none given" : said;
+  };
   for (int other = 1; other < size(); ++other) {
-    const std::string& theirs = all[static_cast<size_t>(other)];
-    if (theirs == all[0]) continue;
-    claim(
-        {.rank = other,
-         .exit_code = 2,
-         .cause = fmt::format("has another backend ({}) than rank 0 ({}); start all of them in the same way",
-                              theirs, all[0])});
+    const std::string theirs = text(all[static_cast<size_t>(other)]), first = text(all[0]);
+    if (theirs == first) continue;
+    FailureFacts facts = facts_of(
+        other, fmt::format("was started with a different backend ({}) from rank 0 ({}); start all of them "
+                           "in the same way",
+                           theirs, first));
+    facts.exit_code = 2;
+    claim(facts);
   }
-  if (!options_.backend.empty()) return;
-  options_.backend = std::count(gpus.begin(), gpus.end(), "own") == size() ? "gloo+nccl" : "gloo";
+  if (given) return;
+  options_.backend = std::count(all.begin(), all.end(), "any") == size() ? "gloo+nccl" : "gloo";
 }
 
 std::string ProcessGroup::name_of(int rank) const {
@@ -164,6 +168,8 @@ void ProcessGroup::collective(int64_t bytes, const Call& call) {
   const auto begin = GroupClock::now();
   try {
     call();
+  } catch (const RankFailure&) {
+    throw;
   } catch (const std::exception& error) {
     explain(error.what());
   }
@@ -172,10 +178,16 @@ void ProcessGroup::collective(int64_t bytes, const Call& call) {
   communication_.seconds += elapsed_since(begin);
 }
 
+void ProcessGroup::transport_sum(Tensor& contiguous) {
+  collective(static_cast<int64_t>(contiguous.nbytes()), [&] {
+    if (parts_->transport->sum_(contiguous)) ++communication_.direct;
+  });
+}
+
 void ProcessGroup::sum_(Tensor& tensor) {
   Tensor whole = tensor.detach();
   if (!whole.is_contiguous()) whole = whole.contiguous();
-  collective(static_cast<int64_t>(whole.nbytes()), [&] { parts_->transport->sum_(whole); });
+  transport_sum(whole);
   if (!whole.is_same(tensor) && whole.data_ptr() != tensor.data_ptr()) tensor.copy_(whole);
 }
 
@@ -184,7 +196,7 @@ void ProcessGroup::sum_(const std::vector<Tensor*>& tensors) {
   std::vector<Tensor> flat;
   for (const Tensor* tensor : tensors) flat.push_back(tensor->detach().reshape({-1}));
   Tensor joined = at::cat(flat);
-  collective(static_cast<int64_t>(joined.nbytes()), [&] { parts_->transport->sum_(joined); });
+  transport_sum(joined);
   // The longest stays where it is; a loss that somebody keeps must not keep a whole gradient alive.
   const auto shorter = [](const Tensor* a, const Tensor* b) { return a->numel() < b->numel(); };
   const Tensor* longest = *std::max_element(tensors.begin(), tensors.end(), shorter);

@@ -1,6 +1,6 @@
 #pragma once
 // Several processes that compute one thing together: sums over all of them, and what becomes of them when one
-// fails. LibTorch's c10d does the work, with Gloo on CPUs and NCCL on GPUs; only process_group.cpp names it,
+// fails. LibTorch's c10d does the work, with Gloo on CPUs and NCCL on GPUs; only transport.cpp names it,
 // because it differs between LibTorch 1.13 and 2.x.
 //
 // Every rank calls the same operations in the same order. An operation that does not come to its end because
@@ -18,7 +18,7 @@
 namespace bilevel {
 
 struct GroupOptions {
-  std::string backend = {};  // gloo or nccl; empty = gloo, but nccl for tensors on GPUs, one for each rank
+  std::string backend = {};  // gloo or nccl; empty = gloo, but nccl where each rank has a GPU of its own
   double timeout = 300;      // seconds that one rank waits for the others
   void validate() const;
 };
@@ -28,6 +28,7 @@ struct Communication {
   int64_t calls = 0;
   int64_t bytes = 0;   // of the tensors that went into sums and broadcasts
   double seconds = 0;  // spent in them, waiting for slower ranks included
+  int64_t direct = 0;  // of the calls: sums by the calling thread itself (short_sums.h)
 };
 
 // Which rank failed first, and why.
@@ -91,6 +92,7 @@ class ProcessGroup {
   void agree_on_backend();
   template <typename Call>
   void collective(int64_t bytes, const Call& call);
+  void transport_sum(Tensor& contiguous);
   [[noreturn]] void explain(const std::string& symptom);
   [[noreturn]] void claim(FailureFacts facts);
   void throw_recorded_failure();
@@ -109,5 +111,7 @@ class ProcessGroup {
 
 // Whether this program was built with it: libgloo-dev on Debian, NCCL with CUDA.
 bool has_backend(const std::string& backend);
+// Whether sums of numbers on CPUs are by the thread that wants them: with Gloo's own library.
+bool has_short_sums();
 
 }  // namespace bilevel

@@ -3,16 +3,11 @@
 #ifdef BILEVEL_HAS_GLOO_LIBRARY
 
 #include <ATen/ATen.h>
-#include <fcntl.h>
 #include <gloo/allreduce_halving_doubling.h>
 #include <gloo/allreduce_ring.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -21,10 +16,6 @@ namespace {
 
 // All ranks send a piece before they receive one: it must fit into the buffers of a connection.
 constexpr size_t piece_bytes = 1 << 16;
-
-double now_in_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 template <typename T>
 std::unique_ptr<::gloo::Algorithm> make_sum(const std::shared_ptr<::gloo::Context>& context,
@@ -38,37 +29,6 @@ std::unique_ptr<::gloo::Algorithm> make_sum(const std::shared_ptr<::gloo::Contex
 }
 
 }  // namespace
-
-// ---- whether other threads want this thread's core ----
-
-WaitForCores::WaitForCores() = default;
-WaitForCores::~WaitForCores() {
-  if (file_ >= 0) ::close(file_);
-}
-
-double WaitForCores::part() {
-  constexpr double least_seconds = 0.02;
-  const double now = now_in_seconds();
-  if (now - time_ < least_seconds) return -1;
-  if (const int thread = ::gettid(); thread != thread_) {
-    if (file_ >= 0) ::close(file_);
-    file_ = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-    thread_ = thread;
-    time_ = 0;
-  }
-  // Nanoseconds that it has run, and that it has waited for a core.
-  std::array<char, 128> text = {};
-  if (file_ < 0 || ::pread(file_, text.data(), text.size() - 1, 0) <= 0) return -1;
-  char* end = nullptr;
-  (void)std::strtoull(text.data(), &end, 10);
-  const double waited = 1e-9 * static_cast<double>(std::strtoull(end, nullptr, 10));
-  const double part = time_ == 0 ? -1 : (waited - waited_) / (now - time_);
-  time_ = now;
-  waited_ = waited;
-  return part;
-}
-
-// ---- sums ----
 
 ShortSums::ShortSums(std::shared_ptr<::gloo::Context> context, ShortSumsOptions options)
     : context_(std::move(context)), options_(options) {

@@ -15,24 +15,9 @@
 #include <utility>
 
 #include "bilevel/core/tensor.h"
+#include "bilevel/distributed/wait_for_cores.h"
 
 namespace bilevel {
-
-// How long the calling thread has waited for a core although it could have run.
-class WaitForCores {
- public:
-  WaitForCores();
-  ~WaitForCores();
-  WaitForCores(const WaitForCores&) = delete;
-  WaitForCores& operator=(const WaitForCores&) = delete;
-  // As a part of the time since the last look, of at least 20 ms; negative: too early, or not to be known.
-  double part();
-
- private:
-  int file_ = -1;  // of one thread
-  int thread_ = 0;
-  double time_ = 0, waited_ = 0;  // seconds
-};
 
 struct ShortSumsOptions {
   bool in_pieces = true;  // also of many numbers: where a piece's latency is small

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -27,6 +28,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <stdexcept>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -41,11 +43,13 @@
 #include <gloo/rendezvous/context.h>
 #endif
 #ifdef BILEVEL_HAS_NCCL
+#include <cuda_runtime_api.h>
 #include <torch/csrc/api/include/torch/cuda.h>
 #include <torch/csrc/cuda/nccl.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #endif
 
+#include "bilevel/distributed/peer_process.h"
 #include "bilevel/distributed/process_group.h"
 #include "bilevel/distributed/short_sums.h"
 
@@ -136,9 +140,10 @@ class C10dTransport : public Transport {
   C10dTransport(c10::intrusive_ptr<Group> group, c10::Device device)
       : group_(std::move(group)), device_(device) {}
 
-  void sum_(Tensor& contiguous) override {
+  bool sum_(Tensor& contiguous) override {
     std::vector<at::Tensor> one = {contiguous};
     group_->allreduce(one)->wait();
+    return false;
   }
   void broadcast_(Tensor& contiguous, int from) override {
     std::vector<at::Tensor> one = {contiguous};
@@ -179,8 +184,8 @@ class GlooTransport : public C10dTransport<c10d::ProcessGroupGloo> {
                 ShortSumsOptions short_sums)
       : C10dTransport(std::move(group), c10::Device(c10::kCPU)),
         short_sums_(std::move(context), short_sums) {}
-  void sum_(Tensor& contiguous) override {
-    if (!short_sums_.sum_(contiguous)) C10dTransport::sum_(contiguous);
+  bool sum_(Tensor& contiguous) override {
+    return short_sums_.sum_(contiguous) || C10dTransport::sum_(contiguous);
   }
 
  private:
@@ -246,12 +251,23 @@ std::unique_ptr<Transport> make_nccl(const RankPlace& place, const C10dPlace& st
 #endif
 
 #if defined(BILEVEL_HAS_GLOO) && defined(BILEVEL_HAS_NCCL)
+// The machine and the GPU's place there, by which NCCL tells GPUs apart; empty where it cannot be used.
+std::string gpu_text(const c10::Device& device) {
+  std::array<char, 64> place = {};
+  if (!can_use_nccl() ||
+      cudaDeviceGetPCIBusId(place.data(), static_cast<int>(place.size()), device.index()) != cudaSuccess) {
+    return "";
+  }
+  return machine_id() + " " + place.data();
+}
+
+// Which GPUs the ranks use is known when the first tensor on one comes, which is the same one on all ranks.
 class TransportByDevice : public Transport {
  public:
   using Maker = std::function<std::unique_ptr<Transport>()>;
-  TransportByDevice(std::unique_ptr<Transport> cpu, Maker make_gpu)
-      : cpu_(std::move(cpu)), make_gpu_(std::move(make_gpu)) {}
-  void sum_(Tensor& contiguous) override { of(contiguous).sum_(contiguous); }
+  TransportByDevice(std::unique_ptr<Transport> cpu, Maker make_gpu, Gather gather)
+      : cpu_(std::move(cpu)), make_gpu_(std::move(make_gpu)), gather_(std::move(gather)) {}
+  bool sum_(Tensor& contiguous) override { return of(contiguous).sum_(contiguous); }
   void broadcast_(Tensor& contiguous, int from) override { of(contiguous).broadcast_(contiguous, from); }
   Tensor scalar(double value) const override { return cpu_->scalar(value); }
   void leave() override {
@@ -262,11 +278,16 @@ class TransportByDevice : public Transport {
  private:
   Transport& of(const Tensor& tensor) {
     if (!tensor.is_cuda()) return *cpu_;
-    if (!gpu_) gpu_ = make_gpu_();  // a job on CPUs needs none
-    return *gpu_;
+    if (!decided_) {
+      if (each_has_its_own_gpu(gather_(gpu_text(tensor.device())))) gpu_ = make_gpu_();
+      decided_ = true;
+    }
+    return gpu_ ? *gpu_ : *cpu_;
   }
   std::unique_ptr<Transport> cpu_, gpu_;
   Maker make_gpu_;
+  Gather gather_;
+  bool decided_ = false;
 };
 #endif
 
@@ -282,13 +303,25 @@ bool has_backend([[maybe_unused]] const std::string& backend) {
   return false;
 }
 
-bool has_own_gpu([[maybe_unused]] const RankPlace& place) {
-#ifdef BILEVEL_HAS_NCCL
-  const int gpus = static_cast<int>(torch::cuda::device_count());
-  return place.local_rank < gpus && place.local_size <= gpus && has_nccl_of_libtorch();
+bool has_short_sums() {
+#ifdef BILEVEL_HAS_GLOO_LIBRARY
+  return has_backend("gloo");
 #else
   return false;
 #endif
+}
+
+bool can_use_nccl() {
+#ifdef BILEVEL_HAS_NCCL
+  return has_nccl_of_libtorch();
+#else
+  return false;
+#endif
+}
+
+bool each_has_its_own_gpu(const std::vector<std::string>& gpus) {
+  const std::set<std::string> different(gpus.begin(), gpus.end());
+  return different.size() == gpus.size() && different.count("") == 0;
 }
 
 std::unique_ptr<MeetingPlace> open_meeting_place(const RankPlace& place, double timeout) {
@@ -296,7 +329,8 @@ std::unique_ptr<MeetingPlace> open_meeting_place(const RankPlace& place, double 
 }
 
 std::unique_ptr<Transport> make_transport(const std::string& backend, const RankPlace& place,
-                                          MeetingPlace& store, double timeout) {
+                                          MeetingPlace& store, double timeout,
+                                          [[maybe_unused]] Gather gather) {
   [[maybe_unused]] const auto& c10d_store = dynamic_cast<const C10dPlace&>(store);
 #ifdef BILEVEL_HAS_GLOO
   if (backend == "gloo") return make_gloo(place, c10d_store, timeout);
@@ -308,7 +342,7 @@ std::unique_ptr<Transport> make_transport(const std::string& backend, const Rank
   if (backend == "gloo+nccl") {
     return std::make_unique<TransportByDevice>(
         make_gloo(place, c10d_store, timeout),
-        [&c10d_store, place, timeout] { return make_nccl(place, c10d_store, timeout); });
+        [&c10d_store, place, timeout] { return make_nccl(place, c10d_store, timeout); }, std::move(gather));
   }
 #endif
   throw std::invalid_argument(

@@ -2,8 +2,10 @@
 // What a process group needs of LibTorch's c10d, without naming it: a place where ranks meet and leave words,
 // and sums of tensors. transport.cpp is the one file that differs between LibTorch 1.13 and 2.x.
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/distributed/rank_place.h"
@@ -26,16 +28,21 @@ std::unique_ptr<MeetingPlace> open_meeting_place(const RankPlace& place, double 
 class Transport {
  public:
   virtual ~Transport() = default;
-  virtual void sum_(Tensor& contiguous) = 0;
+  virtual bool sum_(Tensor& contiguous) = 0;  // whether this thread did it by itself (short_sums.h)
   virtual void broadcast_(Tensor& contiguous, int from) = 0;
   virtual Tensor scalar(double value) const = 0;  // of a kind that it can sum
   virtual void leave() = 0;                       // all ranks do, after their last sum
 };
-// Whether this rank can send what is on GPUs by NCCL, which needs one for each rank.
-bool has_own_gpu(const RankPlace& place);
-// `store` is of open_meeting_place, and must outlive it. `backend`: gloo, nccl, or "gloo+nccl": tensors on
-// GPUs by NCCL, others by Gloo.
+// Whether this program was built for NCCL and LibTorch has the same version of it.
+bool can_use_nccl();
+// A word of every rank, to every rank.
+using Gather = std::function<std::vector<std::string>(const std::string& mine)>;
+// `gpus`: of every rank, machine and place there; empty where it cannot use NCCL.
+bool each_has_its_own_gpu(const std::vector<std::string>& gpus);
+// `store` is of open_meeting_place, and must outlive it. `backend`: gloo, nccl, or "gloo+nccl": by Gloo, but
+// tensors on GPUs by NCCL, which needs a GPU for each rank, if the GPUs of the first such tensor are
+// different ones.
 std::unique_ptr<Transport> make_transport(const std::string& backend, const RankPlace& place,
-                                          MeetingPlace& store, double timeout);
+                                          MeetingPlace& store, double timeout, Gather gather);
 
 }  // namespace bilevel

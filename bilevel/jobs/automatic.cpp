@@ -45,7 +45,7 @@ void choose_method(OptionsView options, const Given& given, const DiagnosedProbl
                    const InnerOptions& inner, bool rate_is_given) {
   const AlgorithmSettings& s = algorithm.settings;
   const std::string automatically = named("method", "auto");
-  if (context.group()) {  // it compares times, which no two ranks find alike
+  if (context.has_other_ranks()) {  // it compares times, which no two ranks find alike
     throw OptionError(
         fmt::format("{} with {} ranks: let `bilevel diagnose` choose in one process, and name what it found",
                     automatically, context.group()->size()));

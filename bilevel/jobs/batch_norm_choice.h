@@ -42,14 +42,15 @@ inline void keep_batch_norm(OptionsView options, const StoredRun& run) {
 inline nas::BatchRanks batch_ranks(std::string& batch_norm, const at::TensorOptions& tensors,
                                    const RunContext& context) {
   if (batch_norm.empty()) {
-    batch_norm = context.group() && !tensors.device().is_cpu() ? "rank" : "global";
+    batch_norm = context.has_other_ranks() && !tensors.device().is_cpu() ? "rank" : "global";
   }
-  if (batch_norm == "rank" && !context.group() && !context.resumes()) {
+  if (batch_norm == "rank" && !context.has_other_ranks() && !context.resumes()) {
     throw OptionError(
         fmt::format("{}: this process is alone and has the whole batch; start several by `bilevel launch`, "
                     "mpirun, srun or torchrun, or use global",
                     named("batch_norm", "rank")));
   }
+  if (!context.has_other_ranks()) return {};  // a group of one computes as one process does, by graphs too
   return nas::divided_among(context.group(), batch_norm == "global");
 }
 

@@ -180,7 +180,7 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
   complete_search(o, setup.space, !automatic_choice(context).is_null());
   setup.tensors = apply(o.compute, context);
   setup.ranks = batch_ranks(o.batch_norm, setup.tensors, context);
-  if (automatic && context.group()) {
+  if (automatic && context.has_other_ranks()) {
     throw OptionError(
         fmt::format("{} with {} ranks: let one process choose, by {}, and give the ranks what it chose",
                     named("method", "auto"), context.group()->size(), named("epochs", "0")));

@@ -68,7 +68,7 @@ namespace {
 std::unique_ptr<DistributedProblem> divided(const RunContext& context, const SolveRun& job, const Tensor& x,
                                             const Tensor& w) {
   if (!context.group()) return nullptr;
-  if (job.options.seconds > 0) {
+  if (job.options.seconds > 0 && context.has_other_ranks()) {
     throw OptionError(
         fmt::format("{} with {} ranks: their clocks would stop them at different iterations; give {} or {}",
                     named("budget_seconds", fmt::format("{:g}", job.options.seconds)),
@@ -134,7 +134,7 @@ void add_communication(const RunContext& context, Json& json) {
 }
 
 void refuse_ranks(const RunContext& context, const std::string& what, const std::string& instead) {
-  if (!context.group()) return;
+  if (!context.has_other_ranks()) return;
   throw OptionError(fmt::format("{} with {} ranks: it computes in one process; {}", what,
                                 context.group()->size(), instead));
 }

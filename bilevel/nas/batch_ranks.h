@@ -44,6 +44,7 @@ struct BatchShare {
 struct BatchRanks {
   std::shared_ptr<ProcessGroup> group = {};  // null = this process has the whole batch
   std::shared_ptr<NormSums> norms = {};      // null = norms see a process's own images alone
+  bool several() const { return group != nullptr && group->size() > 1; }
 };
 inline BatchRanks divided_among(const std::shared_ptr<ProcessGroup>& group, bool global_norms = true) {
   return {group, group && global_norms ? std::make_shared<NormSums>(group) : nullptr};

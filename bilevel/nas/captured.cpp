@@ -55,7 +55,8 @@ struct Captured::Graph {
   at::cuda::MempoolId_t pool{};
   std::vector<Tensor> inputs, outputs;
 
-  void capture(const Function& function, const std::vector<Tensor>& given, const Graph* after) {
+  void capture(const Function& function, const std::vector<Tensor>& given, const Graph* after,
+               const std::function<void()>& forget) {
     // The function sees the same memory under another version counter: a graph that is kept must not complain
     // that its inputs change, since that is what a replay is for.
     std::vector<Tensor> seen;
@@ -72,18 +73,39 @@ struct Captured::Graph {
       // Libraries choose their algorithms and take their memory in the first calls, which no graph can hold.
       for (int i = 0; i < 3; ++i) function(seen);
       c10::cuda::device_synchronize();
+      if (forget) forget();
       c10::cuda::CUDACachingAllocator::emptyCache();  // the graph has memory of its own
       if (after != nullptr) {
         graph.capture_begin(after->pool);
       } else {
         graph.capture_begin();
       }
-      outputs = function(seen);
+      try {
+        outputs = function(seen);
+      } catch (...) {
+        give_up();
+        if (forget) forget();
+        throw;
+      }
       graph.capture_end();
       pool = graph.pool();
     }
     captured = true;
     c10::cuda::device_synchronize();
+  }
+
+  // The stream records no longer, and nothing is left of the graph. What these calls throw comes from the
+  // capture's failure, which the caller is told of.
+  void give_up() {
+    try {
+      graph.capture_end();
+    } catch (...) {
+    }
+    try {
+      graph.reset();
+    } catch (...) {
+    }
+    outputs.clear();
   }
 
   std::vector<Tensor> replay(const std::vector<Tensor>& given) {
@@ -110,7 +132,7 @@ struct Captured::Graph {
   explicit Graph(c10::Device where) : device(where) {}
   c10::Device device;
   bool captured = false;
-  void capture(const Function&, const std::vector<Tensor>&, const Graph*) {}
+  void capture(const Function&, const std::vector<Tensor>&, const Graph*, const std::function<void()>&) {}
   std::vector<Tensor> replay(const std::vector<Tensor>&) { return {}; }
 };
 
@@ -120,8 +142,9 @@ struct Captured::Graph {
 
 namespace bilevel::nas {
 
-Captured::Captured(Function function, const at::TensorOptions& tensors, const Captured* after)
-    : function_(std::move(function)), after_(after) {
+Captured::Captured(Function function, const at::TensorOptions& tensors, const Captured* after,
+                   std::function<void()> forget)
+    : function_(std::move(function)), after_(after), forget_(std::move(forget)) {
   if (tensors.device().is_cpu()) return;
   if (!can_capture()) throw std::invalid_argument("captured graphs need a LibTorch with CUDA");
   graph_ = std::make_unique<Graph>(tensors.device());
@@ -135,7 +158,7 @@ std::vector<Tensor> Captured::operator()(const std::vector<Tensor>& inputs) {
   const c10::cuda::CUDAGuard here(graph_->device);  // streams and kernels are the current device's
 #endif
   if (!graph_->captured)
-    graph_->capture(function_, inputs, after_ == nullptr ? nullptr : after_->graph_.get());
+    graph_->capture(function_, inputs, after_ == nullptr ? nullptr : after_->graph_.get(), forget_);
   return graph_->replay(inputs);
 }
 

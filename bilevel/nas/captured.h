@@ -11,7 +11,7 @@
 
 namespace bilevel::nas {
 
-bool can_capture();  // the library was built with CUDA
+bool can_capture();  // the library was built with CUDA, and a GPU is there
 
 // A function of tensors whose shapes never change, captured when it is first called on a GPU: inputs are
 // copied to where the graph reads them, outputs from where it writes them. On the CPU it is called as it is.
@@ -19,8 +19,10 @@ class Captured {
  public:
   using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
   // `after`: its memory is shared, and what it left there is read, so that it is always called before this
-  // one.
-  Captured(Function function, const at::TensorOptions& tensors, const Captured* after = nullptr);
+  // one. `forget` drops what the function keeps from call to call: that of the calls before the capture would
+  // hold memory beside the graph's.
+  Captured(Function function, const at::TensorOptions& tensors, const Captured* after = nullptr,
+           std::function<void()> forget = {});
   ~Captured();
   Captured(const Captured&) = delete;
   Captured& operator=(const Captured&) = delete;
@@ -32,6 +34,7 @@ class Captured {
 
   Function function_;
   const Captured* after_;
+  std::function<void()> forget_;  // empty = it keeps nothing
   std::unique_ptr<Graph> graph_;  // null on the CPU
 };
 

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,8 @@ std::optional<TapedSupernet> proven_tape(const SupernetProblem& base) {
 // supernet has one, else by automatic differentiation.
 class Derivatives {
  public:
-  explicit Derivatives(const SupernetProblem& base) : base_(base), taped_(proven_tape(base)) {}
+  Derivatives(const SupernetProblem& base, bool tape)
+      : base_(base), taped_(tape ? proven_tape(base) : std::nullopt) {}
 
   bool taped() const { return taped_.has_value(); }
 
@@ -80,7 +82,7 @@ class Products {
  public:
   Products(const Derivatives& derivatives, const at::TensorOptions& tensors)
       : derivatives_(derivatives),
-        point_([this](const Inputs& in) { return keep(in); }, tensors),
+        point_([this](const Inputs& in) { return keep(in); }, tensors, nullptr, [this] { forget(); }),
         gradient_([this](const Inputs&) { return Inputs{kept_gradient()}; }, tensors, &point_),
         hessian_([this](const Inputs& in) { return Inputs{times_hessian(in[0])}; }, tensors, &point_),
         cross_([this](const Inputs& in) { return Inputs{times_cross(in[0])}; }, tensors, &point_),
@@ -89,6 +91,7 @@ class Products {
               return Inputs{taped_->products({}, in[0], {.w = true, .mixture = false}).w};
             },
             tensors, &point_),
+        both_([this](const Inputs& in) { return times_both(in[0]); }, tensors, &point_),
         gauss_newton_([this](const Inputs& in) { return Inputs{taped_->gauss_newton(in[0])}; }, tensors,
                       &point_) {}
 
@@ -96,6 +99,10 @@ class Products {
   Tensor gradient() { return gradient_({})[0]; }
   Tensor hessian(const Tensor& v) { return hessian_({v})[0]; }
   Tensor cross(const Tensor& v) { return cross_({v})[0]; }  // in the mixture
+  std::pair<Tensor, Tensor> hessian_and_cross(const Tensor& v) {
+    std::vector<Tensor> both = both_({v});
+    return {std::move(both[0]), std::move(both[1])};
+  }
   // By a tape only.
   Tensor cross_transposed(const Tensor& u) { return cross_transposed_({u})[0]; }  // u in the mixture
   Tensor gauss_newton(const Tensor& v) { return gauss_newton_({v})[0]; }
@@ -104,8 +111,7 @@ class Products {
   using Inputs = std::vector<Tensor>;
 
   Inputs keep(const Inputs& in) {
-    taped_.reset();  // what the last call kept is free again before the next takes memory
-    plain_.reset();
+    forget();  // what the last call kept is free again before the next takes memory
     if (derivatives_.taped()) {
       taped_ = derivatives_.point(in);
       taped_->gradients({.w = false, .mixture = false});
@@ -116,6 +122,10 @@ class Products {
     }
     return {};
   }
+  void forget() {
+    taped_.reset();
+    plain_.reset();
+  }
   Tensor kept_gradient() { return taped_ ? taped_->gradient_in_weights() : plain_->gradient().clone(); }
   Tensor times_hessian(const Tensor& v) {
     return taped_ ? taped_->products(v, {}, {.w = true, .mixture = false}).w : plain_->hessian(v);
@@ -123,12 +133,20 @@ class Products {
   Tensor times_cross(const Tensor& v) {
     return taped_ ? taped_->products(v, {}, {.w = false, .mixture = true}).mixture : plain_->cross(v);
   }
+  Inputs times_both(const Tensor& v) {
+    if (taped_) {
+      const TapeGradients both = taped_->products(v, {}, {});
+      return {both.w, both.mixture};
+    }
+    const auto [hessian, cross] = plain_->hessian_and_cross(v);
+    return {hessian, cross};
+  }
 
   const Derivatives& derivatives_;
   std::optional<AtMixture> problem_;
   std::unique_ptr<TapePoint> taped_;
   std::unique_ptr<Linearization> plain_;
-  Captured point_, gradient_, hessian_, cross_, cross_transposed_, gauss_newton_;
+  Captured point_, gradient_, hessian_, cross_, cross_transposed_, both_, gauss_newton_;
 };
 
 // The loss's curvature in the mixture, by a tape.
@@ -141,7 +159,7 @@ class Curvature {
               kept_ = derivatives.point(in);
               return std::vector<Tensor>{kept_->gradients({.w = false, .mixture = true}).mixture};
             },
-            tensors),
+            tensors, nullptr, [this] { kept_.reset(); }),
         product_(
             [this](const std::vector<Tensor>& in) {
               return std::vector<Tensor>{kept_->products({}, in[0], {.w = false, .mixture = true}).mixture};
@@ -158,10 +176,10 @@ class Curvature {
 
 class CapturedSupernet : public SupernetEngine {
  public:
-  CapturedSupernet(const SupernetProblem& base, int64_t batch)
+  CapturedSupernet(const SupernetProblem& base, int64_t batch, bool tape)
       : base_(base),
         batch_(batch),
-        derivatives_(base),
+        derivatives_(base, tape),
         inner_w_([this](const std::vector<Tensor>& in) { return derivatives_.in_w(in); }, tensors()),
         inner_mixture_([this](const std::vector<Tensor>& in) { return derivatives_.in_mixture(in); },
                        tensors()),
@@ -213,12 +231,14 @@ class CapturedSupernet : public SupernetEngine {
   MatrixProduct outer_curvature(const Tensor& w, const Tensor& x, const Batch& batch) const override {
     if (!fits(base_.valid(), batch) || !derivatives_.taped()) return nullptr;
     const MixturePoint mixture = point(x, batch);
-    const Tensor in_mixture = curvature_.at(inputs(w, mixture.value, base_.valid(), batch));
-    return [this, mixture, in_mixture, &space = base_.supernet().space()](const Tensor& v) {
-      const at::AutoGradMode no_graph(false);
-      const Tensor product = curvature_.times(mixture.derivative(space, v));
-      return mixture.derivative(space, product) + mixture.second_derivative(space, in_mixture, v);
-    };
+    const Tensor gradient = curvature_.at(inputs(w, mixture.value, base_.valid(), batch));
+    const int64_t made = ++curvatures_;
+    return mixture.curvature(base_.supernet().space(), gradient, [this, made](const Tensor& v) {
+      if (made != curvatures_) {
+        throw std::logic_error("a curvature was asked for a product after the next one was made");
+      }
+      return curvature_.times(v);
+    });
   }
 
  private:
@@ -248,7 +268,8 @@ class CapturedSupernet : public SupernetEngine {
   mutable Captured inner_w_, inner_mixture_, outer_;
   mutable Products products_;
   mutable Curvature curvature_;
-  mutable int64_t at_point_ = 0;  // which linearization's point the products' graph holds
+  mutable int64_t at_point_ = 0;    // which linearization's point the products' graph holds
+  mutable int64_t curvatures_ = 0;  // made so far; the graph holds the last one's point
 };
 
 class CapturedLinearization : public Linearization {
@@ -264,6 +285,11 @@ class CapturedLinearization : public Linearization {
   Tensor gradient() override { return here().gradient(); }
   Tensor hessian(const Tensor& v) override { return here().hessian(v); }
   Tensor cross(const Tensor& v) override { return problem_.in_alpha(mixture_, here().cross(v)); }
+  std::pair<Tensor, Tensor> hessian_and_cross(const Tensor& v) override {
+    auto both = here().hessian_and_cross(v);
+    both.second = problem_.in_alpha(mixture_, both.second);
+    return both;
+  }
   Tensor cross_transposed(const Tensor& u) override {
     if (!problem_.derivatives_.taped()) return plain().cross_transposed(u);
     return here().cross_transposed(problem_.in_alpha(mixture_, u));
@@ -304,8 +330,8 @@ std::unique_ptr<Linearization> CapturedSupernet::linearize(const Tensor& w, cons
 
 }  // namespace
 
-std::unique_ptr<SupernetEngine> capture_supernet(const SupernetProblem& base, int64_t batch) {
-  return std::make_unique<CapturedSupernet>(base, batch);
+std::unique_ptr<SupernetEngine> capture_supernet(const SupernetProblem& base, int64_t batch, bool tape) {
+  return std::make_unique<CapturedSupernet>(base, batch, tape);
 }
 
 }  // namespace bilevel::nas

@@ -12,7 +12,9 @@
 namespace bilevel::nas {
 
 // Batches of `batch` images go through graphs; others through `base`, which must outlive the result. On the
-// CPU nothing is captured, and the same functions are called.
-std::unique_ptr<SupernetEngine> capture_supernet(const SupernetProblem& base, int64_t batch);
+// CPU nothing is captured, and the same functions are called. `tape`: false = by automatic differentiation,
+// also where the supernet has a tape.
+std::unique_ptr<SupernetEngine> capture_supernet(const SupernetProblem& base, int64_t batch,
+                                                 bool tape = true);
 
 }  // namespace bilevel::nas

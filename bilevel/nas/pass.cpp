@@ -68,7 +68,9 @@ Tensor draw_kept(const NetworkPlan& plan, int64_t images, double probability, ui
     rows.push_back(random.uniform({images}, tensors.device(at::kCPU)).lt(keep));
   }
   if (rows.empty()) return {};
-  return at::stack(rows).to(tensors).div_(keep);
+  // Divided here and sent from memory that stays in its place: the host need not wait for the device.
+  const Tensor kept = at::stack(rows).to(tensors.device(at::kCPU)).div_(keep);
+  return tensors.device().is_cuda() ? kept.pin_memory().to(tensors.device(), /*non_blocking=*/true) : kept;
 }
 
 Pass::Pass(NetworkPlan& plan) : plan_(&plan) {}

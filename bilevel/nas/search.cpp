@@ -17,7 +17,6 @@
 #include "bilevel/algorithms/resumable.h"
 #include "bilevel/core/errors.h"
 #include "bilevel/core/finite.h"
-#include "bilevel/core/role_swap.h"
 #include "bilevel/core/spectrum.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/nas/captured_supernet.h"
@@ -29,51 +28,6 @@
 #include "bilevel/run/not_finite.h"
 
 namespace bilevel::nas {
-namespace {
-
-constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
-
-Tensor to_host(const Tensor& t) {
-  return t.detach().to(at::TensorOptions().dtype(at::kDouble).device(at::kCPU));
-}
-
-// Mean weight of every operation over the rows that choose operations.
-std::vector<double> mean_weights(const SearchSpace& space, const Tensor& mixture) {
-  Tensor sum = at::zeros({static_cast<int64_t>(space.operations.size())}, at::kDouble);
-  int64_t rows = 0;
-  for (const AlphaBlock& block : space.alpha) {
-    if (block.shares || block.choices != sum.numel() || block.name.rfind("parents", 0) == 0 ||
-        block.name == "output")
-      continue;
-    sum += space.block(mixture, block.name).sum(0);
-    rows += block.rows;
-  }
-  const Tensor mean = sum / static_cast<double>(rows);
-  return {mean.data_ptr<double>(), mean.data_ptr<double>() + mean.numel()};
-}
-
-class Stopwatch {
- public:
-  double lap() {
-    const auto now = std::chrono::steady_clock::now();
-    const double seconds = std::chrono::duration<double>(now - last_).count();
-    last_ = now;
-    return seconds;
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-};
-
-}  // namespace
-
-void RunningMean::add(const Tensor& value) {
-  sum = sum + value.detach();
-  ++count;
-}
-double RunningMean::value() const {
-  return count > 0 ? sum.item<double>() / static_cast<double>(count) : nothing;
-}
 
 void SearchState::begin_epoch() { loss = norm = ratio = {.sum = at::zeros({}, algorithm.x.options())}; }
 
@@ -125,14 +79,15 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
   options_.inner.schedule.final_fraction = options_.final_rate / options_.inner.rate;
   options_.outer.schedule = alpha_schedule(
       options_, std::max<int64_t>(0, options_.epochs - options_.warmup_epochs) * steps_per_epoch_);
-  if (const auto& group = problem.ranks().group; group != nullptr) {
+  if (problem.ranks().several()) {
+    const auto& group = problem.ranks().group;
     if (options_.batch < group->size()) {
       throw OptionError(fmt::format("{}: {} ranks need an image each; give a larger batch or fewer ranks",
                                     named("batch", fmt::to_string(options_.batch)), group->size()));
     }
     engine_ = std::make_unique<RankedSupernet>(supernet_, options_.tape ? tape_supernet(supernet_) : nullptr);
   } else if (problem.initial_outer(0).is_cuda() && can_capture()) {
-    engine_ = capture_supernet(supernet_, options_.batch);
+    engine_ = capture_supernet(supernet_, options_.batch, options_.tape);
   } else if (options_.tape) {
     engine_ = tape_supernet(supernet_);
   }
@@ -178,7 +133,7 @@ void Search::set_epoch(SearchState& state, Oracle& oracle, Streams& streams) {
   guard_value_ =
       guard_ ? guard_->set_epoch(
                    {.epoch = state.epoch, .epochs = options_.epochs, .resting = options_.warmup_epochs})
-             : nothing;
+             : std::numeric_limits<double>::quiet_NaN();
   if (options_.method == "gdas") {
     const double along =
         options_.epochs > 1 ? static_cast<double>(state.epoch) / static_cast<double>(options_.epochs - 1) : 0;
@@ -231,195 +186,167 @@ void Search::step(SearchState& state, Oracle& oracle, Streams& streams) {
   }
 }
 
-std::string Search::failed_solves(const SearchState& state, bool at_end) const {
-  const bool needs_positive = options_.method == "cg";
-  const SolveTally solves = tally_of(state.statuses, needs_positive);
-  if (at_end ? !solves.most_failed() : !solves.ends_run()) return "";
-  return fmt::format(
-      "{} of {} linear solves failed ({}), so that alpha does not follow the hypergradient: {}",
-      solves.failed, solves.all, statuses_text(state.statuses),
-      needs_positive ? "take --curvature gauss-newton, a --damping, or --method idarts"
-                     : "take --linear-rate auto, or a smaller one");
-}
-
-double Search::dominant_eigenvalue(const SearchState& state, Streams& streams) const {
-  if (options_.eigenvalue_products == 0 || !find_search_method(options_.method).moves_alpha) return nothing;
-  const Tensor &x = state.algorithm.x, &w = state.algorithm.inner.w;
-  const Batch batch = streams.outer("eigenvalue");
-  SpectrumOptions lanczos;
-  lanczos.dense_below = 0;
-  lanczos.relative_tolerance = 0.02;
-  lanczos.max_products = options_.eigenvalue_products;
-  lanczos.seed = options_.seed;
-  if (const MatrixProduct product = engine_ ? engine_->outer_curvature(w, x, batch) : nullptr) {
-    return extreme_eigenvalues(product, x.numel(), x.options(), lanczos).largest;
+// What a run has beside its state.
+struct Search::Run {
+  Run(const Search& search, SearchState from, const SearchHooks& its_hooks)
+      : state(std::move(from)),
+        hooks(its_hooks),
+        oracle(*search.problem_),
+        before(state.counts),
+        streams(
+            search.options_.seed, search.problem_->inner_samples(), search.problem_->outer_samples(),
+            {.inner_batch = search.options_.batch, .outer_batch = search.options_.batch, .by_epochs = true}),
+        loop(its_hooks) {
+    streams.seek(state.streams);
+    for (const EpochRecord& r : state.history) add_signs(r);
   }
-  const RoleSwap swapped(supernet_);
-  std::optional<DistributedProblem> of_ranks;
-  if (supernet_.ranks().group) of_ranks.emplace(swapped, supernet_.ranks().group, Division::by_problem);
-  Oracle oracle(of_ranks ? static_cast<const Problem&>(*of_ranks) : swapped);
-  const auto at_point = oracle.linearize(x, w, batch);
-  const MatrixProduct product = [&](const Tensor& v) { return at_point->hessian(v); };
-  return extreme_eigenvalues(product, x.numel(), x.options(), lanczos).largest;
-}
 
-EpochRecord Search::record(const SearchState& state, Streams& streams) const {
-  const SearchSpace& space = supernet_.supernet().space();
-  EpochRecord r;
-  r.epoch = state.epoch + 1;
-  r.alpha = to_host(state.algorithm.x);
-  const Tensor mixture = mixture_weights(space, r.alpha);
-  r.genotype = derive_genotype(space, mixture);
-  r.operation_shares = operation_shares(space, r.genotype);
-  r.operation_weights = mean_weights(space, mixture);
-  r.skips = skip_count(r.genotype);
-  r.search_loss = state.loss.value();
-  r.direction_norm = state.norm.value();
-  r.implicit_over_direct = state.ratio.value();
-  const auto score =
-      supernet_.score(state.algorithm.inner.w, supernet_.shifted(mixture.to(state.algorithm.x.options())),
-                      supernet_.valid(), options_.batch, options_.score_images);
-  r.valid_loss = score.loss;
-  r.valid_accuracy = score.accuracy;
-  r.eigenvalue = dominant_eigenvalue(state, streams);
-  r.guard = guard_value_;
-  r.rate = options_.inner.rate * options_.inner.schedule.factor(state.algorithm.inner.step);
-  r.linear_rate = state.linear_rate > 0 ? state.linear_rate : r.rate;
-  r.seconds = state.seconds;
-  if (benchmark_ == nullptr) return r;
+  OracleCounts counts() const {
+    OracleCounts all = before;
+    all += oracle.counts();
+    return all;
+  }
+  void save() {
+    state.streams = streams.positions();
+    state.counts = counts();
+    loop.save(state);
+  }
+  double lap() {  // seconds since the last one
+    const auto now = std::chrono::steady_clock::now();
+    const double seconds = std::chrono::duration<double>(now - lap_began).count();
+    lap_began = now;
+    return seconds;
+  }
+  void add_signs(const EpochRecord& r) {
+    signs.eigenvalues.push_back(r.eigenvalue);
+    signs.skips.push_back(r.skips);
+  }
+
+  SearchState state;
+  const SearchHooks& hooks;
+  Oracle oracle;
+  OracleCounts before;  // of the runs that the state comes from
+  Streams streams;
+  std::chrono::steady_clock::time_point lap_began = std::chrono::steady_clock::now();
+  Resumable<SearchHooks> loop;
+  CollapseSigns signs;
+  std::optional<Collapse> collapse;  // as it was after the last epoch: those of the warm-up end no search
+};
+
+// A step, where what is not finite ends the run with its place.
+void Search::step_of(Run& run) {
+  SearchState& state = run.state;
   try {
-    const BenchmarkEntry entry = benchmark_->query(space, r.genotype);
-    r.benchmark = entry.values;
-    r.regret = entry.regret;
-  } catch (const std::runtime_error& missing) {  // a cell that the table lacks is no reason to end a search
-    r.benchmark_note = missing.what();
+    step(state, run.oracle, run.streams);
+  } catch (const NotFiniteError& error) {
+    throw NotFiniteRun(
+        fmt::format("{}: epoch {}, step {} of {}: {} {} Options: a lower {} or {}, or clipping ({})",
+                    options_.method, state.epoch + 1, state.step + 1, steps_per_epoch_, marked_message(error),
+                    // Other ranks may be at another place: nothing can be computed with them any more.
+                    supernet_.ranks().group
+                        ? ""
+                        : curvature_on_batch(*problem_, state.algorithm, run.streams.inner("curvature")),
+                    named("inner_rate"), named("alpha_rate"), named("inner_clip")));
   }
-  return r;
+  ++state.step;
+  state.seconds += run.lap();
+  state.counts = run.counts();
+  if (run.hooks.step) run.hooks.step(state, steps_per_epoch_);
+}
+
+// The steps that an epoch has left, and its end.
+Search::EpochEnd Search::run_epoch(Run& run) {
+  SearchState& state = run.state;
+  Oracle& oracle = run.oracle;
+  set_epoch(state, oracle, run.streams);
+  NoWaiting until_the_epoch_ends;
+  const auto require_finite = [&] {
+    if (until_the_epoch_ends.all_finite_so_far()) return;
+    throw NotFiniteRun(fmt::format(
+        "{}: weights, alpha or a hypergradient left the finite numbers in epoch {}. Lower "
+        "{} or {}, or clip ({})",
+        options_.method, state.epoch + 1, named("inner_rate"), named("alpha_rate"), named("inner_clip")));
+  };
+  while (state.step < steps_per_epoch_) {
+    step_of(run);
+    const bool last_step = state.epoch + 1 == options_.epochs && state.step == steps_per_epoch_;
+    if (std::string reason = failed_solves(state, last_step); !reason.empty()) {
+      return {SearchEnd::failed, std::move(reason)};
+    }
+    const bool stops = run.loop.interrupted();
+    if (stops || (state.step < steps_per_epoch_ && run.loop.save_due())) {
+      require_finite();
+      run.save();
+    }
+    if (stops) return {SearchEnd::interrupted};
+  }
+  require_finite();
+  end_epoch(run);
+  return {SearchEnd::epochs_done};
+}
+
+// What is saved is the state before the next epoch's first step.
+void Search::end_epoch(Run& run) {
+  SearchState& state = run.state;
+  EpochRecord r = record(state, run.streams);
+  state.begin_epoch();
+  run.add_signs(r);
+  if (state.epoch >= options_.warmup_epochs) run.collapse = find_collapse(options_, run.signs);
+  if (run.hooks.epoch) run.hooks.epoch(r);
+  state.history.push_back(std::move(r));
+  ++state.epoch;
+  state.step = 0;
+  run.save();
+  run.lap();
+}
+
+// By what was asked for in place of the largest weights, if anything was.
+void Search::choose_genotype(Run& run, SearchSummary& summary) {
+  const SearchState& state = run.state;
+  if (options_.method == "random-sharing") {
+    summary.genotype = best_of_samples(state, run.hooks);
+    return;
+  }
+  if (options_.select != "perturbation") return;
+  if (run.collapse) {
+    summary.notes.push_back(
+        "--select perturbation asks the weights of the last epoch, with the alpha of the chosen one");
+  }
+  SearchState asked = state;
+  asked.algorithm.x = summary.alpha.to(state.algorithm.x.options());
+  if (const auto selected = select(asked, run.oracle, run.streams, run.hooks)) {
+    summary.genotype = *selected;
+  } else {
+    summary.end = SearchEnd::interrupted;
+  }
 }
 
 SearchSummary Search::run(SearchState state, const SearchHooks& hooks) {
-  Oracle oracle(*problem_);
-  const OracleCounts before = state.counts;
-  Streams streams(options_.seed, problem_->inner_samples(), problem_->outer_samples(),
-                  {.inner_batch = options_.batch, .outer_batch = options_.batch, .by_epochs = true});
-  streams.seek(state.streams);
-  Stopwatch clock;
+  Run run(*this, std::move(state), hooks);
+  if (run.state.epoch > options_.warmup_epochs) run.collapse = find_collapse(options_, run.signs);
+  EpochEnd last{SearchEnd::epochs_done};
+  while (run.state.epoch < options_.epochs && !run.collapse) {
+    last = run_epoch(run);
+    if (last.end != SearchEnd::epochs_done) break;
+  }
   SearchSummary summary;
-  CollapseSigns signs;
-  for (const EpochRecord& r : state.history) {
-    signs.eigenvalues.push_back(r.eigenvalue);
-    signs.skips.push_back(r.skips);
-  }
-  Resumable<SearchHooks> loop(hooks);
-  const auto save = [&] {
-    state.streams = streams.positions();
-    state.counts = before;
-    state.counts += oracle.counts();
-    loop.save(state);
-  };
-  summary.end = SearchEnd::epochs_done;
-  // As it was after the last epoch: those of the warm-up end no search.
-  std::optional<Collapse> collapse;
-  if (state.epoch > options_.warmup_epochs) collapse = find_collapse(options_, signs);
-  while (state.epoch < options_.epochs && !collapse) {
-    set_epoch(state, oracle, streams);
-    NoWaiting until_the_epoch_ends;
-    const auto require_finite = [&] {
-      if (until_the_epoch_ends.all_finite_so_far()) return;
-      throw NotFiniteRun(fmt::format(
-          "{}: weights, alpha or a hypergradient left the finite numbers in epoch {}. Lower "
-          "{} or {}, or clip ({})",
-          options_.method, state.epoch + 1, named("inner_rate"), named("alpha_rate"), named("inner_clip")));
-    };
-    while (state.step < steps_per_epoch_) {
-      try {
-        step(state, oracle, streams);
-      } catch (const NotFiniteError& error) {
-        throw NotFiniteRun(fmt::format(
-            "{}: epoch {}, step {} of {}: {} {} Options: a lower {} or {}, or clipping ({})", options_.method,
-            state.epoch + 1, state.step + 1, steps_per_epoch_, marked_message(error),
-            // Other ranks may be at another place: nothing can be computed with them any more.
-            supernet_.ranks().group
-                ? ""
-                : curvature_on_batch(*problem_, state.algorithm, streams.inner("curvature")),
-            named("inner_rate"), named("alpha_rate"), named("inner_clip")));
-      }
-      ++state.step;
-      state.seconds += clock.lap();
-      state.counts = before;
-      state.counts += oracle.counts();
-      if (hooks.step) hooks.step(state, steps_per_epoch_);
-      const bool last_step = state.epoch + 1 == options_.epochs && state.step == steps_per_epoch_;
-      if (summary.reason = failed_solves(state, last_step); !summary.reason.empty()) {
-        summary.end = SearchEnd::failed;
-        break;
-      }
-      if (loop.interrupted()) {
-        require_finite();
-        save();
-        summary.end = SearchEnd::interrupted;
-        break;
-      }
-      if (state.step < steps_per_epoch_ && loop.save_due()) {
-        require_finite();
-        save();
-      }
-    }
-    if (summary.end != SearchEnd::epochs_done) break;
-    require_finite();
-    EpochRecord r = record(state, streams);
-    state.begin_epoch();
-    signs.eigenvalues.push_back(r.eigenvalue);
-    signs.skips.push_back(r.skips);
-    if (state.epoch >= options_.warmup_epochs) collapse = find_collapse(options_, signs);
-    if (hooks.epoch) hooks.epoch(r);
-    state.history.push_back(std::move(r));
-    // What is saved is the state before the next epoch's first step.
-    ++state.epoch;
-    state.step = 0;
-    save();
-    clock.lap();
-  }
-
-  const int64_t last = static_cast<int64_t>(state.history.size()) - 1;
-  summary.chosen_epoch = collapse ? collapse->return_to + 1 : last + 1;
-  if (collapse && summary.end == SearchEnd::epochs_done) {
+  summary.end = last.end;
+  summary.reason = last.reason;
+  if (run.collapse && summary.end == SearchEnd::epochs_done) {
     summary.end = SearchEnd::collapse;
-    summary.reason = collapse->reason;
+    summary.reason = run.collapse->reason;
   }
-  const SearchSpace& space = supernet_.supernet().space();
-  if (summary.chosen_epoch > 0) {
-    const EpochRecord& chosen = state.history[static_cast<size_t>(summary.chosen_epoch) - 1];
-    summary.alpha = chosen.alpha;
-    summary.genotype = chosen.genotype;
-  } else {
-    summary.alpha = to_host(state.algorithm.x);
-    summary.genotype = derive_genotype(space, mixture_weights(space, summary.alpha));
-  }
-  summary.mixture = mixture_weights(space, summary.alpha);
+  const auto epochs = static_cast<int64_t>(run.state.history.size());
+  summary.chosen_epoch = run.collapse ? run.collapse->return_to + 1 : epochs;
+  describe_chosen(run.state, summary);
   if (summary.end == SearchEnd::epochs_done || summary.end == SearchEnd::collapse) {
-    if (options_.method == "random-sharing") {
-      summary.genotype = best_of_samples(state, hooks);
-    } else if (options_.select == "perturbation") {
-      if (collapse) {
-        summary.notes.push_back(
-            "--select perturbation asks the weights of the last epoch, with the alpha of the chosen one");
-      }
-      SearchState asked = state;
-      asked.algorithm.x = summary.alpha.to(state.algorithm.x.options());
-      if (const auto selected = select(asked, oracle, streams, hooks)) {
-        summary.genotype = *selected;
-      } else {
-        summary.end = SearchEnd::interrupted;
-      }
-    }
+    choose_genotype(run, summary);
   }
   supernet_.set_sampling(Sampling::softmax);
-  summary.history = state.history;
-  summary.statuses = state.statuses;
-  summary.counts = before;
-  summary.counts += oracle.counts();
-  summary.seconds = state.seconds + clock.lap();
+  summary.history = run.state.history;
+  summary.statuses = run.state.statuses;
+  summary.counts = run.counts();
+  summary.seconds = run.state.seconds + run.lap();
   return summary;
 }
 

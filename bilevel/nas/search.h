@@ -109,12 +109,25 @@ class Search {
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
 
  private:
+  struct Run;
+  void step_of(Run& run);
+  struct EpochEnd {
+    SearchEnd end;  // epochs_done: the epoch is
+    std::string reason = {};
+  };
+  EpochEnd run_epoch(Run& run);
+  void end_epoch(Run& run);
+  void choose_genotype(Run& run, SearchSummary& summary);
   void step(SearchState& state, Oracle& oracle, Streams& streams);
   void set_epoch(SearchState& state, Oracle& oracle, Streams& streams);
+
+  // search_record.cpp
   EpochRecord record(const SearchState& state, Streams& streams) const;
+  void describe_chosen(const SearchState& state, SearchSummary& summary) const;  // alpha, genotype, mixture
   // Why the search is no use, where most linear solves have failed; else empty.
   std::string failed_solves(const SearchState& state, bool at_end) const;
   double dominant_eigenvalue(const SearchState& state, Streams& streams) const;
+
   std::unique_ptr<Algorithm> make_rule(double linear_rate) const;
   // Nothing where it was interrupted: who goes on selects anew.
   std::optional<Genotype> select(const SearchState& state, Oracle& oracle, Streams& streams,

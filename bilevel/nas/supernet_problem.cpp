@@ -66,29 +66,39 @@ Tensor uniform_mixture(const SearchSpace& space, const Tensor& alpha, uint64_t s
 
 }  // namespace
 
-Tensor MixturePoint::derivative(const SearchSpace& space, const Tensor& u) const {
-  if (!soft.defined()) return at::zeros_like(u);
+template <typename OfBlock>
+Tensor MixturePoint::by_blocks(const SearchSpace& space, const OfBlock& of_block) const {
   std::vector<Tensor> parts;
-  for (const AlphaBlock& block : space.alpha) {
-    const Tensor m = space.block(soft, block.name), v = space.block(u, block.name);
-    parts.push_back((m * (v - (m * v).sum(1, /*keepdim=*/true))).flatten());
-  }
+  for (const AlphaBlock& block : space.alpha) parts.push_back(of_block(block.name).flatten());
   const Tensor product = parts.size() == 1 ? parts[0] : at::cat(parts);
   return slope.defined() ? product * slope : product;
+}
+
+Tensor MixturePoint::derivative(const SearchSpace& space, const Tensor& u) const {
+  if (!soft.defined()) return at::zeros_like(u);
+  return by_blocks(space, [&](const std::string& block) {
+    const Tensor m = space.block(soft, block), v = space.block(u, block);
+    return m * (v - (m * v).sum(1, /*keepdim=*/true));
+  });
 }
 
 Tensor MixturePoint::second_derivative(const SearchSpace& space, const Tensor& u, const Tensor& v) const {
   if (!soft.defined()) return at::zeros_like(u);
   const Tensor soft_dot = derivative(space, v);
-  std::vector<Tensor> parts;
-  for (const AlphaBlock& block : space.alpha) {
-    const Tensor m = space.block(soft, block.name), m_dot = space.block(soft_dot, block.name),
-                 a = space.block(u, block.name);
+  return by_blocks(space, [&](const std::string& block) {
+    const Tensor m = space.block(soft, block), m_dot = space.block(soft_dot, block),
+                 a = space.block(u, block);
     const auto mean = [&](const Tensor& weights) { return (weights * a).sum(1, /*keepdim=*/true); };
-    parts.push_back((m_dot * (a - mean(m)) - m * mean(m_dot)).flatten());
-  }
-  const Tensor product = parts.size() == 1 ? parts[0] : at::cat(parts);
-  return slope.defined() ? product * slope : product;
+    return m_dot * (a - mean(m)) - m * mean(m_dot);
+  });
+}
+
+MatrixProduct MixturePoint::curvature(const SearchSpace& space, Tensor gradient, MatrixProduct second) const {
+  return [here = *this, &space, gradient = std::move(gradient), second = std::move(second)](const Tensor& v) {
+    const at::AutoGradMode no_graph(false);
+    const Tensor product = second(here.derivative(space, v));
+    return here.derivative(space, product) + here.second_derivative(space, gradient, v);
+  };
 }
 
 SupernetProblem::SupernetProblem(Supernet supernet, ImageSource train, ImageSource valid,

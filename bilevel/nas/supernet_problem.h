@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "bilevel/core/linear_solve.h"
 #include "bilevel/core/problem.h"
 #include "bilevel/data/labelled_images.h"
 #include "bilevel/nas/batch_ranks.h"
@@ -35,6 +36,13 @@ struct MixturePoint {
   Tensor derivative(const SearchSpace& space, const Tensor& u) const;  // times u
   // The derivative of derivative(u) along v, u held.
   Tensor second_derivative(const SearchSpace& space, const Tensor& u, const Tensor& v) const;
+  // v -> (d2/dalpha dalpha of a function of the mixture) v, from the function's gradient in the mixture and
+  // its second derivative's product there.
+  MatrixProduct curvature(const SearchSpace& space, Tensor gradient, MatrixProduct second) const;
+
+ private:
+  template <typename OfBlock>
+  Tensor by_blocks(const SearchSpace& space, const OfBlock& of_block) const;
 };
 
 // How alpha becomes the weights of the choices.

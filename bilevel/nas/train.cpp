@@ -86,9 +86,14 @@ Training::Training(const Network& network, DeviceImages train, DeviceImages test
         fmt::format("{}: this network has no second head, which only the DARTS space has; leave it out",
                     named("auxiliary", fmt::to_string(options_.auxiliary))));
   }
-  if (ranks_.group) return;
-  pass_ = std::make_unique<const TrainingPass>(network_, loss_of(options_), options_.batch,
-                                               train_.normalization.table.options());
+  const at::TensorOptions tensors = train_.normalization.table.options();
+  if (!ranks_.several()) {
+    pass_ = std::make_unique<const TrainingPass>(network_, loss_of(options_), options_.batch, tensors);
+  } else if (tensors.device().is_cpu()) {  // without graphs, automatic differentiation has fewer kernels
+    const RankSlice own = slice_of(stream_.at(0), train_.size(), ranks_.group->rank(), ranks_.group->size());
+    taped_ = tape_for(network_, loss_of(options_), options_.batch, ranks_.norms ? options_.batch : own.count,
+                      tensors);
+  }
 }
 
 Training::Training(Training&&) noexcept = default;
@@ -104,7 +109,7 @@ TrainState Training::start() const {
 
 Training::StepValues Training::step(TrainState& state) const {
   const Batch batch = stream_.at(state.inner.step);
-  TrainingValues values = ranks_.group ? values_of_ranks(state, batch) : values_of(state, batch);
+  TrainingValues values = ranks_.several() ? values_of_ranks(state, batch) : values_of(state, batch);
   const at::AutoGradMode no_gradient(false);
   Tensor slope = values.gradient;
   if (options_.weight_decay > 0) slope = at::add(slope, state.inner.w, options_.weight_decay);
@@ -127,20 +132,28 @@ TrainingValues Training::values_of(const TrainState& state, const Batch& batch) 
   return (*pass_)(state.inner.w, state.statistics, images, kept(state, batch));
 }
 
-// A rank's images, and sums over the ranks in one call. Where each rank has norms of its own, what they
-// remember is their mean.
-TrainingValues Training::values_of_ranks(const TrainState& state, const Batch& batch) const {
-  const RankSlice own = slice_of(batch, train_.size(), ranks_.group->rank(), ranks_.group->size());
+// What a rank's images add.
+TrainingValues Training::own_values(const TrainState& state, const Batch& batch, const RankSlice& own) const {
   const LabelledImages images{
       laid_out(train_.part(batch.index, own.begin, own.count, options_.augment, batch.seed)),
       train_.batch_labels(own.batch.index)};
+  if (taped_) {
+    const BatchShare share{.all_images = options_.batch, .norms = ranks_.norms.get()};
+    const TapedNetwork::Pass pass = (*taped_)(state.inner.w, state.statistics, images, share);
+    return {pass.loss, correct_count(pass.logits, images.labels), pass.gradient, pass.statistics};
+  }
   PassOptions pass{.norm = Norm::remember, .statistics = state.statistics.clone()};
   pass.norms = ranks_.norms;
   if (const Tensor all = kept(state, batch); all.defined()) pass.kept = all.narrow(1, own.begin, own.count);
   TrainingLoss loss = loss_of(options_);
   loss.share = own.weight;
-  TrainingValues values = differentiate(network_, loss, state.inner.w, images, pass);
+  return differentiate(network_, loss, state.inner.w, images, pass);
+}
 
+// Sums over the ranks in one call. Where each rank has norms of its own, what they remember is their mean.
+TrainingValues Training::values_of_ranks(const TrainState& state, const Batch& batch) const {
+  const RankSlice own = slice_of(batch, train_.size(), ranks_.group->rank(), ranks_.group->size());
+  TrainingValues values = own_values(state, batch, own);
   const at::AutoGradMode no_gradient(false);
   values.correct = values.correct.to(values.gradient.scalar_type());
   std::vector<Tensor*> sums = {&values.gradient, &values.loss, &values.correct};

@@ -1,6 +1,7 @@
 #pragma once
 // Training of one derived network from scratch: what is left to do with a genotype once a search has found
-// it. No bilevel problem: one gradient a step, by automatic differentiation.
+// it. No bilevel problem: one gradient a step, by the network's tape where it has one (training_pass.h), else
+// by automatic differentiation.
 //
 // All that is random is drawn from the seed and the step's number, and a state holds everything else, so that
 // a run that was stopped goes on to the same bits.
@@ -8,11 +9,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "bilevel/core/batch.h"
 #include "bilevel/core/inner.h"
 #include "bilevel/data/augment.h"
+#include "bilevel/distributed/rank_slice.h"
 #include "bilevel/nas/batch_ranks.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/train_options.h"
@@ -58,6 +61,7 @@ struct TrainHooks {
   std::function<bool()> interrupted = {};  // asked after every step
 };
 
+// On a GPU one Training is for one thread at a time: its graph has one place for what a step reads.
 class Training {
  public:
   // Throws std::invalid_argument where the images do not fit the network, or the options neither. The network
@@ -78,6 +82,7 @@ class Training {
   const Network& network() const { return network_; }
   const TrainOptions& options() const { return options_; }
   int64_t steps_per_epoch() const { return stream_.batches_per_epoch(); }
+  bool taped() const { return pass_ ? pass_->taped() : taped_.has_value(); }
 
  private:
   // Of one step, on the device: reading them there and then would stop the queue.
@@ -87,6 +92,7 @@ class Training {
   StepValues step(TrainState& state) const;
   TrainingValues values_of(const TrainState& state, const Batch& batch) const;
   TrainingValues values_of_ranks(const TrainState& state, const Batch& batch) const;
+  TrainingValues own_values(const TrainState& state, const Batch& batch, const RankSlice& own) const;
   Tensor kept(const TrainState& state, const Batch& batch) const;
   void read(TrainState& state, std::vector<StepValues>& pending) const;
 
@@ -97,6 +103,7 @@ class Training {
   BatchStream stream_;
   std::unique_ptr<const InnerOptimizer> optimizer_;
   std::unique_ptr<const TrainingPass> pass_;  // null where ranks divide the batches
+  std::optional<TapedNetwork> taped_;         // theirs
 };
 
 }  // namespace bilevel::nas

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "bilevel/nas/captured.h"
-#include "bilevel/nas/tape/taped_network.h"
 
 namespace bilevel::nas {
 namespace {
@@ -19,13 +18,13 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothin
   return at::cross_entropy_loss(logits, labels, {}, at::Reduction::Mean, /*ignore_index=*/-100, smoothing);
 }
 
-std::optional<TapedNetwork> tape_of(const Network& network, const TrainingLoss& loss, int64_t batch,
-                                    const at::TensorOptions& tensors) {
-  if (loss.label_smoothing > 0 || loss.auxiliary > 0) return std::nullopt;
-  return TapedNetwork::make(network, batch, tensors);
-}
-
 }  // namespace
+
+std::optional<TapedNetwork> tape_for(const Network& network, const TrainingLoss& loss, int64_t batch,
+                                     int64_t normed, const at::TensorOptions& tensors) {
+  if (loss.label_smoothing > 0 || loss.auxiliary > 0) return std::nullopt;
+  return TapedNetwork::make(network, batch, normed, tensors);
+}
 
 Tensor correct_count(const Tensor& logits, const Tensor& labels) {
   return logits.detach().argmax(1).eq(labels).sum();
@@ -49,7 +48,7 @@ TrainingValues differentiate(const Network& network, const TrainingLoss& loss, c
 struct TrainingPass::Parts {
   Parts(const Network& network, const TrainingLoss& loss, int64_t images, const at::TensorOptions& tensors)
       : batch(images),
-        taped(tape_of(network, loss, images, tensors)),
+        taped(tape_for(network, loss, images, images, tensors)),
         step(
             [this, &network, loss](const std::vector<Tensor>& in) {
               const LabelledImages given{in[2], in[3]};

@@ -1,13 +1,16 @@
 #pragma once
 // The passes of one training step over the network of a genotype: by its tape where it has one (tape/), else
-// by automatic differentiation; on a GPU as one CUDA graph.
+// by automatic differentiation; on a GPU as one CUDA graph. On a GPU a pass is for one thread at a time: a
+// call writes its inputs to where the graph reads them.
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/supernet_problem.h"
+#include "bilevel/nas/tape/taped_network.h"
 
 namespace bilevel::nas {
 
@@ -28,6 +31,10 @@ Tensor correct_count(const Tensor& logits, const Tensor& labels);
 // By automatic differentiation. `pass`: Norm::remember; its statistics are written to.
 TrainingValues differentiate(const Network& network, const TrainingLoss& loss, const Tensor& w,
                              const LabelledImages& images, const PassOptions& pass);
+
+// nullopt where the loss or the network have no tape (TapedNetwork::make).
+std::optional<TapedNetwork> tape_for(const Network& network, const TrainingLoss& loss, int64_t batch,
+                                     int64_t normed, const at::TensorOptions& tensors);
 
 class TrainingPass {
  public:

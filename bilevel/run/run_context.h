@@ -76,6 +76,7 @@ class RunContext {
 
   const Place& place() const { return place_; }
   const std::shared_ptr<ProcessGroup>& group() const { return place_.group; }
+  bool has_other_ranks() const { return place_.group && place_.group->size() > 1; }
   // Throws OptionError where a rank has something else than rank 0, naming both.
   void agree(const std::string& what, const nlohmann::ordered_json& mine) const;
   bool resumes() const { return !place_.resume.empty(); }

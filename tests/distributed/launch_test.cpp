@@ -164,6 +164,20 @@ TEST(Ranks, budgets_in_seconds_and_automatic_methods_are_refused) {
               HasSubstr("--method auto with 2 ranks: let `bilevel diagnose` choose in one process"));
 }
 
+// It may do what several may not; a timeout alone, which has nobody to wait for, makes no group.
+TEST(Ranks, a_launchers_only_process_is_refused_nothing) {
+  NEEDS_PROGRAM();
+  const Output alone = launched(1, "solve --problem ridge --iterations 2 --threads 1 --timeout 3 --json");
+  ASSERT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_FALSE(alone.json().contains("communication"));
+  for (const std::string more : {"--budget-seconds 100", "--method auto"}) {
+    const std::string line = "solve --problem ridge --iterations 2 --threads 1 --backend gloo --json " + more;
+    const Output output = launched(1, line);
+    ASSERT_EQ(output.exit_code, 0) << output.err;
+    EXPECT_EQ(output.json()["communication"]["ranks"], 1);
+  }
+}
+
 // Two processes with lines of their own.
 Output two_ranks(const TemporaryFolder& folder, const std::string& first, const std::string& second) {
   const std::string program = std::getenv("BILEVEL_PROGRAM"), meeting = folder / "meeting";
@@ -200,9 +214,11 @@ TEST(Ranks, different_backends_are_named) {
   const Output output = two_ranks(folder, "solve --problem ridge --threads 1 --backend gloo --timeout 20",
                                   "solve --problem ridge --threads 1 --timeout 20");
   EXPECT_EQ(output.exit_code, 2);
-  EXPECT_THAT(output.err, HasSubstr("rank 1 of 2"));
-  EXPECT_THAT(output.err,
-              HasSubstr("has another backend (none) than rank 0 (gloo); start all of them in the same way"));
+  EXPECT_THAT(output.err, HasSubstr("rank 1 of 2 (process "));
+  EXPECT_THAT(
+      output.err,
+      HasSubstr("): was started with a different backend (none given) from rank 0 (gloo); start all of "
+                "them in the same way"));
   EXPECT_EQ(output.err.find("bilevel: "), output.err.rfind("bilevel: ")) << output.err;
 }
 

@@ -12,17 +12,29 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "bilevel/distributed/peer_process.h"
+#include "bilevel/distributed/transport.h"
+#include "bilevel/distributed/wait_for_cores.h"
 #include "tests/distributed/ranks.h"
 #include "tests/support.h"
 
 namespace bilevel::test {
 namespace {
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "none";
+}
 
 TEST(ProcessGroup, sums_are_over_all_ranks_and_counted) {
   BILEVEL_NEEDS_GLOO();
@@ -67,7 +79,7 @@ TEST(ProcessGroup, sums_have_the_same_bits_on_all_ranks) {
 // Short ones go another way than long ones, and are filled up to a power of two.
 TEST(ProcessGroup, sums_of_all_lengths_and_kinds_are_right_on_any_number_of_ranks) {
   BILEVEL_NEEDS_GLOO();
-  for (const int size : {2, 3, 4, 5}) {
+  for (const int size : {2, 3, 4, 5, 7}) {
     std::vector<std::vector<Tensor>> sums(static_cast<size_t>(size));
     run_ranks(size, [&](const auto& group) {
       for (const int turn : {0, 1, 2}) {  // what a length keeps from one sum must not come into the next
@@ -84,6 +96,9 @@ TEST(ProcessGroup, sums_of_all_lengths_and_kinds_are_right_on_any_number_of_rank
           }
         }
       }
+      // Whole numbers are c10d's.
+      EXPECT_EQ(group->communication().calls, 3 * 3 * 10 * 2);
+      EXPECT_EQ(group->communication().direct, has_short_sums() ? 3 * 2 * 10 * 2 : 0);
     });
     for (const auto& of_rank : sums) {
       ASSERT_EQ(of_rank.size(), sums[0].size());
@@ -95,25 +110,26 @@ TEST(ProcessGroup, sums_of_all_lengths_and_kinds_are_right_on_any_number_of_rank
 // Between machines long sums are c10d's, and short ones are not: they come in turns.
 TEST(ProcessGroup, sums_between_machines_are_right_too) {
   BILEVEL_NEEDS_GLOO();
-  const TemporaryFolder folder;
   const char* before = std::getenv("GLOO_SOCKET_IFNAME");
   ::setenv("GLOO_SOCKET_IFNAME", "lo", 0);
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < 3; ++rank) {
-    ranks.emplace_back([&, rank] {
-      RankPlace place{.rank = rank, .size = 3, .local_rank = 0, .local_size = 1};
-      place.one_machine = false;
-      place.folder = folder / "meeting";
-      const auto group = ProcessGroup::join(place, {.timeout = 60});
-      for (const int64_t count : {10, 40'000, 8'192, 8'193, 1}) {
-        Tensor t = at::arange(count, doubles()).add_(rank);
-        group->sum_(t);
-        EXPECT_TRUE(at::equal(t, at::arange(count, doubles()) * 3 + 3)) << count;
-      }
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
+  const auto errors = try_ranks(
+      3,
+      [](const auto& group) {
+        for (const int64_t count : {10, 40'000, 8'192, 8'193, 1}) {
+          Tensor t = at::arange(count, doubles()).add_(group->rank());
+          group->sum_(t);
+          EXPECT_TRUE(at::equal(t, at::arange(count, doubles()) * 3 + 3)) << count;
+        }
+        EXPECT_EQ(group->communication().direct, has_short_sums() ? 3 : 0);
+      },
+      60,
+      [](RankPlace& place) {
+        place.local_rank = 0;
+        place.local_size = 1;
+        place.one_machine = false;
+      });
   if (before == nullptr) ::unsetenv("GLOO_SOCKET_IFNAME");
+  for (const std::exception_ptr& error : errors) EXPECT_EQ(message_of(error), "none");
 }
 
 TEST(ProcessGroup, one_rank_needs_no_place_to_meet) {
@@ -154,15 +170,6 @@ TEST(ProcessGroup, words_and_tensors_come_from_one_rank_to_all) {
     EXPECT_FALSE(group->any(false));
     EXPECT_TRUE(group->any(group->rank() == 1));
   });
-}
-
-std::string message_of(const std::exception_ptr& error) {
-  try {
-    if (error) std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "none";
 }
 
 TEST(ProcessGroup, a_rank_that_fails_is_named_with_its_cause) {
@@ -268,6 +275,49 @@ TEST(ProcessGroup, the_folder_where_ranks_meet_is_private_and_goes_away) {
     EXPECT_EQ(status.st_mode & 0777, 0700U);
   }
   EXPECT_FALSE(std::filesystem::exists(place.folder));
+}
+
+// Two ranks on one GPU are refused by NCCL, whatever the number of GPUs; a rank without one has an empty
+// word.
+TEST(ProcessGroup, nccl_is_for_ranks_of_which_each_has_a_gpu_of_its_own) {
+  EXPECT_TRUE(each_has_its_own_gpu({"a 0000:01:00.0"}));
+  EXPECT_TRUE(each_has_its_own_gpu({"a 0000:01:00.0", "a 0000:02:00.0", "b 0000:01:00.0"}));
+  EXPECT_FALSE(each_has_its_own_gpu({"a 0000:01:00.0", "a 0000:01:00.0"}));
+  EXPECT_FALSE(each_has_its_own_gpu({"a 0000:01:00.0", ""}));
+  EXPECT_FALSE(each_has_its_own_gpu({""}));
+}
+
+TEST(ProcessGroup, ranks_that_share_a_gpu_send_by_gloo) {
+  if (!can_use_nccl() || !at::hasCUDA()) GTEST_SKIP() << "no GPU, or built without NCCL";
+  run_ranks(2, [](const auto& group) {
+    EXPECT_EQ(group->backend(), "gloo+nccl");
+    Tensor t = at::full({3}, group->rank() + 1, doubles().device(c10::Device(c10::kCUDA, 0)));
+    group->sum_(t);
+    EXPECT_EQ(t.sum().template item<double>(), 9);
+  });
+}
+
+// Files as the kernel writes them: nanoseconds run, nanoseconds waited, and how often.
+TEST(WaitForCores, is_what_the_kernel_says_or_not_known) {
+  const TemporaryFolder folder;
+  const auto write = [&](const char* text) { std::ofstream(folder / "schedstat") << text; };
+  const auto a_while = [] { std::this_thread::sleep_for(std::chrono::milliseconds(25)); };
+  write("5000000 1000000 7\n");
+  WaitForCores wait(folder / "schedstat");
+  EXPECT_LT(wait.part(), 0) << "there is nothing to compare with";
+  EXPECT_LT(wait.part(), 0) << "too early";
+  a_while();
+  EXPECT_EQ(wait.part(), 0);
+  write("6000000 3000000 9\n");
+  a_while();
+  const double part = wait.part();  // 2 ms of at least 25
+  EXPECT_GT(part, 0);
+  EXPECT_LE(part, 2.0 / 25);
+  write("0 0 0\n");  // a kernel that counts nothing
+  a_while();
+  EXPECT_LT(wait.part(), 0);
+  WaitForCores nowhere(folder / "nothing");
+  EXPECT_LT(nowhere.part(), 0);
 }
 
 TEST(PeerProcess, is_seen_to_run_to_be_stopped_and_to_be_gone) {

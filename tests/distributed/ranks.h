@@ -18,8 +18,9 @@ namespace bilevel::test {
 
 using RankWork = std::function<void(const std::shared_ptr<ProcessGroup>& group)>;
 
-// Runs `work` on every rank and returns what each threw, or null.
-inline std::vector<std::exception_ptr> try_ranks(int size, const RankWork& work, double timeout = 60) {
+// Runs `work` on every rank and returns what each threw, or null. `edit` may change where a rank is.
+inline std::vector<std::exception_ptr> try_ranks(int size, const RankWork& work, double timeout = 60,
+                                                 const std::function<void(RankPlace&)>& edit = {}) {
   const TemporaryFolder folder;
   std::vector<std::exception_ptr> errors(static_cast<size_t>(size));
   std::vector<std::thread> threads;
@@ -29,6 +30,7 @@ inline std::vector<std::exception_ptr> try_ranks(int size, const RankWork& work,
       try {
         RankPlace place{.rank = rank, .size = size, .local_rank = rank, .local_size = size};
         place.folder = folder / "meeting";
+        if (edit) edit(place);
         work(ProcessGroup::join(place, {.timeout = timeout}));
       } catch (...) {
         errors[static_cast<size_t>(rank)] = std::current_exception();
@@ -39,8 +41,8 @@ inline std::vector<std::exception_ptr> try_ranks(int size, const RankWork& work,
   return errors;
 }
 
-inline void run_ranks(int size, const RankWork& work) {
-  for (const std::exception_ptr& error : try_ranks(size, work)) {
+inline void run_ranks(int size, const RankWork& work, const std::function<void(RankPlace&)>& edit = {}) {
+  for (const std::exception_ptr& error : try_ranks(size, work, 60, edit)) {
     if (error) std::rethrow_exception(error);
   }
 }

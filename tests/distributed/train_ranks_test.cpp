@@ -91,6 +91,62 @@ TEST(TrainingOnRanks, ends_where_one_process_ends) {
   }
 }
 
+// A training in NAS-Bench-201 has a tape, whose norms sum what ends in one node at once. Label smoothing
+// too small to count leaves automatic differentiation alone.
+nas::TrainState run_cell(const nas::BatchRanks& ranks, double label_smoothing = 0) {
+  const nas::SearchSpace space = nas::make_space("nasbench201");
+  const nas::Network network(
+      space,
+      nas::parse_genotype(space,
+                          "|nor_conv_3x3~0|+|nor_conv_1x1~0|avg_pool_3x3~1|+|skip_connect~0|none~1|"
+                          "nor_conv_3x3~2|"),
+      [] {
+        nas::NetworkOptions o{.channels = 4, .cells = 1};
+        o.height = o.width = 8;
+        return o;
+      }());
+  nas::TrainOptions options = SmallTraining().options;
+  options.auxiliary = options.drop_path = 0;
+  options.label_smoothing = label_smoothing;
+  const nas::Training training(network, bytes_of_images(35, 1), bytes_of_images(23, 2), options, ranks);
+  EXPECT_EQ(training.taped(), label_smoothing == 0);
+  nas::TrainState state = training.start();
+  training.run(state);
+  return state;
+}
+
+TEST(TrainingOnRanks, by_a_tape_ends_where_one_process_ends) {
+  BILEVEL_NEEDS_GLOO();
+  const nas::TrainState expected = run_cell({});
+  for (const int size : {2, 3}) {
+    std::vector<nas::TrainState> found(static_cast<size_t>(size));
+    test::run_ranks(size, [&](const auto& group) {
+      found[static_cast<size_t>(group->rank())] = run_cell(nas::divided_among(group));
+    });
+    EXPECT_LT(relative_error(found[0].inner.w, expected.inner.w), 1e-10);
+    EXPECT_LT(relative_error(found[0].statistics, expected.statistics), 1e-10);
+    EXPECT_TRUE(at::equal(found[0].inner.w, found[1].inner.w)) << "ranks have other bits";
+    EXPECT_TRUE(at::equal(found[0].statistics, found[1].statistics));
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_NEAR(found[0].history[i].train_loss, expected.history[i].train_loss, 1e-10);
+      EXPECT_EQ(found[0].history[i].train_accuracy, expected.history[i].train_accuracy);
+      EXPECT_EQ(found[0].history[i].test_accuracy, expected.history[i].test_accuracy);
+    }
+  }
+}
+
+TEST(TrainingOnRanks, with_norms_of_their_own_is_the_same_by_a_tape) {
+  BILEVEL_NEEDS_GLOO();
+  test::run_ranks(3, [](const auto& group) {
+    const nas::BatchRanks ranks = nas::divided_among(group, /*global_norms=*/false);
+    const nas::TrainState taped = run_cell(ranks);
+    EXPECT_EQ(group->communication().calls, 2 * (5 + 1));
+    const nas::TrainState by_graph = run_cell(ranks, 1e-300);
+    EXPECT_LT(relative_error(taped.inner.w, by_graph.inner.w), 1e-10);
+    EXPECT_LT(relative_error(taped.statistics, by_graph.statistics), 1e-10);
+  });
+}
+
 // One sum a step, and the same state on all ranks, with norms of their own too.
 TEST(TrainingOnRanks, with_norms_of_their_own_has_one_sum_a_step) {
   BILEVEL_NEEDS_GLOO();

@@ -4,11 +4,14 @@
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "bilevel/core/finite.h"
 #include "bilevel/core/role_swap.h"
 #include "bilevel/nas/captured_supernet.h"
 #include "bilevel/nas/synthetic_images.h"
 #include "bilevel/nas/training_pass.h"
+#include "tests/nas/cudnn_setting.h"
 #include "tests/support.h"
 
 namespace bilevel::nas {
@@ -30,8 +33,8 @@ SupernetProblem small_problem(const std::string& space, const at::TensorOptions&
 }
 
 // The same functions at other points, on other batches and with another mixture each time.
-void expect_the_same(SupernetProblem& plain, const at::TensorOptions& tensors, double near) {
-  const auto captured = capture_supernet(plain, 4);
+void expect_the_same(SupernetProblem& plain, const at::TensorOptions& tensors, double near, bool tape) {
+  const auto captured = capture_supernet(plain, 4, tape);
   Oracle a(*captured), b(plain);
   const NoWaiting nothing_is_read;
   for (uint64_t seed = 0; seed < 3; ++seed) {
@@ -64,9 +67,12 @@ void expect_the_same(SupernetProblem& plain, const at::TensorOptions& tensors, d
     EXPECT_LT(relative_error(f.x, g.x), near);
     EXPECT_LT(relative_error(f.loss, g.loss), near);
     EXPECT_LT(relative_error(here->cross(v), there->cross(v)), near);
+    const auto both = here->hessian_and_cross(v), expected = there->hessian_and_cross(v);
+    EXPECT_LT(relative_error(both.first, expected.first), near);
+    EXPECT_LT(relative_error(both.second, expected.second), near);
     EXPECT_LT(relative_error(here->cross_transposed(u), there->cross_transposed(u)), near);
     const MatrixProduct curvature = captured->outer_curvature(w, x, batch);
-    const bool taped = plain.supernet().options().partial == 1 &&
+    const bool taped = tape && plain.supernet().options().partial == 1 &&
                        !(tensors.device().is_cuda() && plain.supernet().space().kind == SpaceKind::darts);
     EXPECT_EQ(curvature != nullptr, taped);
     if (!curvature) continue;
@@ -74,32 +80,57 @@ void expect_the_same(SupernetProblem& plain, const at::TensorOptions& tensors, d
     const auto exact = Oracle(swapped).linearize(x, w, batch);
     EXPECT_LT(relative_error(curvature(u), exact->hessian(u)), near);
     EXPECT_LT(relative_error(curvature(x), exact->hessian(x)), near);
+    const MatrixProduct next = captured->outer_curvature(w, x, other);
+    EXPECT_GT(relative_error(next(x), exact->hessian(x)), 1e-3);
+    EXPECT_THROW(curvature(x), std::logic_error) << "it would have been the next one's product";
   }
 }
 
-void expect_the_same_in_every_space(const at::TensorOptions& tensors) {
+void expect_the_same_in_every_space(const at::TensorOptions& tensors, bool tape) {
   for (const std::string space : {"nasbench201", "darts", "nasbench1shot1-3"}) {
     for (const Sampling sampling :
          {Sampling::softmax, Sampling::gumbel, Sampling::uniform, Sampling::given}) {
+      if (!tape && sampling > Sampling::gumbel) continue;  // which lies around what is captured
       SCOPED_TRACE(space + " " + std::to_string(static_cast<int>(sampling)));
       SupernetProblem plain = small_problem(space, tensors);
       plain.set_sampling(sampling, 3);
       if (sampling == Sampling::given) {
         plain.set_mixture(test::random_like(plain.initial_outer(1).cpu(), 4).to(tensors));
       }
-      expect_the_same(plain, tensors, 1e-10);
+      expect_the_same(plain, tensors, 1e-10, tape);
     }
   }
   // Partial channels have no tape.
   SupernetProblem partial = small_problem("nasbench201", tensors, 4);
-  expect_the_same(partial, tensors, 1e-10);
+  expect_the_same(partial, tensors, 1e-10, tape);
 }
 
-TEST(CapturedSupernet, GivesWhatTheSupernetGives) { expect_the_same_in_every_space(test::doubles()); }
+TEST(CapturedSupernet, GivesWhatTheSupernetGives) { expect_the_same_in_every_space(test::doubles(), true); }
+
+TEST(CapturedSupernet, GivesItWithoutATape) { expect_the_same_in_every_space(test::doubles(), false); }
 
 TEST(CapturedSupernet, GivesItOnAGpu) {
   if (!can_capture()) GTEST_SKIP() << "CUDA graphs need a GPU and a LibTorch with CUDA";
-  expect_the_same_in_every_space(test::doubles().device(at::kCUDA));
+  for (const bool tape : {true, false}) {
+    expect_the_same_in_every_space(test::doubles().device(at::kCUDA), tape);
+  }
+}
+
+TEST(Captured, AFunctionThatThrowsLeavesNoCaptureOpen) {
+  if (!can_capture()) GTEST_SKIP() << "CUDA graphs need a GPU and a LibTorch with CUDA";
+  const auto gpu = test::doubles().device(at::kCUDA);
+  int calls = 0;
+  Captured twice(
+      [&](const std::vector<Tensor>& in) {
+        Tensor result = in[0] * 2;
+        if (++calls == 4) throw std::runtime_error("the captured call");
+        return std::vector<Tensor>{result};
+      },
+      gpu);
+  const Tensor three = at::full({5}, 3, gpu);
+  EXPECT_THROW(twice({three}), std::runtime_error);
+  EXPECT_EQ(three.sum().item<double>(), 15) << "the stream still records";
+  EXPECT_EQ(twice({three})[0].sum().item<double>(), 30);
 }
 
 // Every way to a gradient against automatic differentiation in double precision on the CPU.
@@ -114,6 +145,7 @@ const std::vector<TrainingCase>& training_cases() {
   const std::string
       conv = "|nor_conv_3x3~0|+|nor_conv_1x1~0|nor_conv_3x3~1|+|skip_connect~0|avg_pool_3x3~1|none~2|",
       no_weights = "|skip_connect~0|+|avg_pool_3x3~0|none~1|+|none~0|none~1|avg_pool_3x3~2|",
+      unread = "|nor_conv_3x3~0|+|nor_conv_3x3~0|none~1|+|skip_connect~0|none~1|none~2|",
       unreached = "|none~0|+|nor_conv_3x3~0|none~1|+|none~0|nor_conv_3x3~1|skip_connect~2|",
       darts =
           "normal: (sep_conv_3x3,0)(skip_connect,1) (sep_conv_3x3,0)(dil_conv_3x3,1) "
@@ -123,11 +155,22 @@ const std::vector<TrainingCase>& training_cases() {
   static const std::vector<TrainingCase> all = {
       {"nasbench201", conv, true},
       {"nasbench201", no_weights, true},
+      {"nasbench201", unread, true},
       {"nasbench201", unreached, false},
       {"nasbench201", conv, false, {.label_smoothing = 0.1}},
       {"darts", darts, false, {.label_smoothing = 0.1, .auxiliary = 0.4}, 0.3},
   };
   return all;
+}
+
+TEST(TrainingPass, TakesNoTapeForABatchBeyondItsNumbers) {
+  const SearchSpace space = make_space("nasbench201");
+  NetworkOptions options{.channels = 4, .cells = 1};
+  options.height = options.width = 32;
+  const Network network(space, parse_genotype(space, training_cases()[0].genotype), options);
+  const int64_t largest = (int64_t{1} << 31) / (4 * 32 * 32);  // images of 4 channels: 2^31 numbers
+  EXPECT_FALSE(TrainingPass(network, {}, largest, test::doubles()).taped());
+  EXPECT_TRUE(TrainingPass(network, {}, largest - 1, test::doubles()).taped());
 }
 
 void expect_the_same_training(const at::TensorOptions& tensors, double near) {
@@ -170,7 +213,7 @@ TEST(TrainingPass, IsItOnAGpu) {
   if (!can_capture()) GTEST_SKIP() << "CUDA graphs need a GPU and a LibTorch with CUDA";
   expect_the_same_training(test::doubles().device(at::kCUDA), 1e-10);
   // In float convolutions leave channels together, which those in double do not.
-  at::globalContext().setAllowTF32CuDNN(false);
+  const test::TensorFloat32 full_precision(false);
   expect_the_same_training(test::floats().device(at::kCUDA), 1e-3);
 }
 

@@ -16,6 +16,7 @@
 #include "bilevel/core/role_swap.h"
 #include "bilevel/nas/synthetic_images.h"
 #include "bilevel/nas/tape/taped_supernet.h"
+#include "tests/nas/cudnn_setting.h"
 #include "tests/support.h"
 
 namespace bilevel::nas {
@@ -206,7 +207,7 @@ TEST(Tape, IsAsNearAsAutomaticDifferentiationOnAGpu) {
   const auto gpu = at::TensorOptions(at::kFloat).device(at::kCUDA);
   if (!at::hasCUDA() || !can_run_tape(gpu)) GTEST_SKIP() << "needs a GPU and its kernels";
   for (const bool tf32 : {false, true}) {
-    at::globalContext().setAllowTF32CuDNN(tf32);
+    const test::TensorFloat32 as_said(tf32);
     for (const int64_t size : {32, 24}) {
       const TapeCase c{{}, 16, 1, size, size, 8};
       const SupernetProblem exact = problem_of(c, true, test::doubles()), base = problem_of(c, true, gpu);
@@ -230,7 +231,7 @@ TEST(Tape, IsAsNearAsAutomaticDifferentiationOnAGpu) {
 }
 
 TEST(Tape, GivesTheSameBitsTwice) {
-  at::globalContext().setDeterministicCuDNN(true);
+  const test::DeterministicCuDNN every_time;
   for (const bool on_gpu : {false, true}) {
     const auto tensors = at::TensorOptions(at::kFloat).device(on_gpu ? at::kCUDA : at::kCPU);
     if (on_gpu && (!at::hasCUDA() || !can_run_tape(tensors))) continue;

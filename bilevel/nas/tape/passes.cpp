@@ -94,7 +94,8 @@ Tensor Point<T>::statistics() const {
   Tensors inverses, parts;
   const std::vector<size_t> slots = learned_norms(tape());
   for (const size_t slot : slots) inverses.push_back(f().inverse[slot]);
-  const Tensor variances = at::cat(inverses).square().reciprocal_().sub_(norm_epsilon);
+  // Of a channel that is constant, rounding may leave a little less than nothing.
+  const Tensor variances = at::cat(inverses).square().reciprocal_().sub_(norm_epsilon).clamp_min_(0);
   int64_t at = 0;
   for (const size_t slot : slots) {
     const int64_t channels = tape().slots[slot].channels;
@@ -188,6 +189,9 @@ void Point<T>::gather(size_t slot, const Tape::Mix* mix, size_t operation, Backw
   RECORD_USER_SCOPE("adjoints gathered and summed");
   at_place(adjoint, [&](auto place) { fused::gather(work, dot != nullptr, place); });
   b.adjoint[slot] = adjoint;
+  // Nobody reads the parts again; the point keeps its backward pass for the products.
+  b.direct[slot].clear();
+  b.rectified[slot].clear();
   if (mix != nullptr && !mix->norms.empty()) sum_totals(*mix, operation, b);
 }
 

@@ -4,25 +4,29 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 namespace bilevel::nas {
 
-std::optional<TapedNetwork> TapedNetwork::make(const Network& network, int64_t batch,
+std::optional<TapedNetwork> TapedNetwork::make(const Network& network, int64_t batch, int64_t normed,
                                                const at::TensorOptions& tensors) {
   if (!can_run_tape(tensors)) return std::nullopt;
   std::optional<Tape> tape = record(network);
   if (!tape) return std::nullopt;
-  return TapedNetwork(std::move(*tape), batch, tensors);
+  for (const Tape::Slot& s : tape->slots) {
+    if (batch * s.height * s.width * s.channels > std::numeric_limits<int>::max()) return std::nullopt;
+  }
+  return TapedNetwork(std::move(*tape), normed, tensors);
 }
 
-TapedNetwork::TapedNetwork(Tape tape, int64_t batch, const at::TensorOptions& tensors) {
+TapedNetwork::TapedNetwork(Tape tape, int64_t normed, const at::TensorOptions& tensors) {
   std::vector<Tensor> parts;
   for (const size_t slot : learned_norms(tape)) {
     const Tape::Slot& s = tape.slots[slot];
-    const auto pixels = static_cast<double>(batch * s.height * s.width);
+    const auto pixels = static_cast<double>(normed * s.height * s.width);
     parts.push_back(at::full({s.channels}, norm_momentum, at::kDouble));
     parts.push_back(at::full({s.channels}, norm_momentum * pixels / std::max(1.0, pixels - 1), at::kDouble));
   }
@@ -31,9 +35,9 @@ TapedNetwork::TapedNetwork(Tape tape, int64_t batch, const at::TensorOptions& te
 }
 
 TapedNetwork::Pass TapedNetwork::operator()(const Tensor& w, const Tensor& statistics,
-                                            const LabelledImages& images) const {
+                                            const LabelledImages& images, const BatchShare& share) const {
   const at::AutoGradMode no_graph(false);
-  const std::unique_ptr<TapePoint> point = run_tape(*tape_, w, at::empty({0}, w.options()), images);
+  const std::unique_ptr<TapePoint> point = run_tape(*tape_, w, at::empty({0}, w.options()), images, share);
   Pass pass;
   pass.gradient = point->gradients({.w = true, .mixture = false}).w;
   pass.loss = point->loss();

@@ -90,13 +90,10 @@ std::unique_ptr<Linearization> TapedSupernet::linearize(const Tensor& w, const M
 MatrixProduct TapedSupernet::curvature_in_alpha(const Tensor& w, const MixturePoint& mixture,
                                                 const LabelledImages& images) const {
   const std::shared_ptr<TapePoint> here = point(w, mixture.value, images);
-  const Tensor in_mixture = here->gradients({.w = false, .mixture = true}).mixture;
-  return [here, in_mixture, mixture, &space = base_->supernet().space()](const Tensor& v) {
-    const at::AutoGradMode no_graph(false);
-    const Tensor product =
-        here->products({}, mixture.derivative(space, v), {.w = false, .mixture = true}).mixture;
-    return mixture.derivative(space, product) + mixture.second_derivative(space, in_mixture, v);
-  };
+  const Tensor gradient = here->gradients({.w = false, .mixture = true}).mixture;
+  return mixture.curvature(base_->supernet().space(), gradient, [here](const Tensor& v) {
+    return here->products({}, v, {.w = false, .mixture = true}).mixture;
+  });
 }
 
 }  // namespace bilevel::nas
