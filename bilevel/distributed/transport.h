@@ -29,7 +29,7 @@ class Transport {
   virtual void sum_(Tensor& contiguous) = 0;
   virtual void broadcast_(Tensor& contiguous, int from) = 0;
   virtual Tensor scalar(double value) const = 0;  // of a kind that it can sum
-  virtual void leave() = 0;                       // all ranks do, after their last sum
+  virtual void leave() = 0;                       // called by every rank after its last sum
 };
 // Whether this rank can send what is on GPUs by NCCL, which needs one for each rank.
 bool has_own_gpu(const RankPlace& place);

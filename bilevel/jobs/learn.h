@@ -1,6 +1,6 @@
 #pragma once
-// The job `learn`: learning across few-shot tasks known by name or made of class folders. On tasks of one's
-// own, call meta::learn() of bilevel/meta/learn.h.
+// The job `learn`: learning across few-shot tasks known by name or made of class folders. On your own
+// tasks, call meta::learn() of bilevel/meta/learn.h.
 
 #include <cstdint>
 #include <string>
@@ -19,8 +19,7 @@
 
 namespace bilevel {
 
-// What was neither given nor has another value than it begins with here is as the data and the learner have
-// it.
+// Options that were not given and still have these values get the defaults of the data and the learner.
 struct LearnJobOptions {
   LearnJobOptions();
   meta::TaskDataOptions data = {};
@@ -50,7 +49,7 @@ struct LearnJobResult {
   Json json = {};                       // all of it, as summary.json has it
   JobEnd end = {};
 };
-// Throws OptionError for options that cannot be, RunError for a run that cannot go on.
+// Throws OptionError for options that cannot be, RunError for a run that cannot be resumed.
 LearnJobResult run_learn(LearnJobOptions options, RunContext& context);
 
 std::string score_text(const meta::TaskScore& score, bool regression);

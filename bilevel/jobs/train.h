@@ -1,5 +1,5 @@
 #pragma once
-// The job `train`: a cell's network, trained from scratch and tested. On tensors of one's own, call
+// The job `train`: a cell's network, trained from scratch and tested. On your own tensors, call
 // nas::Training of bilevel/nas/train.h.
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct TrainJobOptions {
   bool imagenet = false;
   ImageDataOptions data = {};
   int64_t train_size = 0;  // 0 = all
-  // What was neither given nor has another value than it begins with here is as in the space's recipe.
+  // Options that were not given and still have these values are those of the space's recipe.
   nas::TrainOptions train = {};
   std::string batch_norm = {};  // global or rank; empty = global on CPUs
   ComputeOptions compute = {};
@@ -43,7 +43,7 @@ struct TrainJobResult {
   Json json = {};                       // all of it, as summary.json has it
   JobEnd end = {};
 };
-// Throws OptionError for options that cannot be, RunError for a run that cannot go on.
+// Throws OptionError for options that cannot be, RunError for a run that cannot be resumed.
 TrainJobResult run_train(TrainJobOptions options, RunContext& context);
 
 }  // namespace bilevel
