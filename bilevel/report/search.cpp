@@ -132,8 +132,7 @@ std::string alpha_html(const RunData& run) {
   const std::vector<std::string> drawn = draw_plots(scripts);
   std::string out =
       "<p>The weight of every operation on every edge, softmax of alpha, from the first epoch to the last; "
-      "all "
-      "maps share one scale.</p>\n" +
+      "all maps share one scale.</p>\n" +
       heat_scale_html(low, high) + "<div class=\"grid\">\n";
   for (size_t i = 0; i < maps.size(); ++i) {
     size_t best = 0;
