@@ -52,7 +52,7 @@ struct Call {
   py::dict keywords, place;
   py::object listener;
   py::object data;           // in memory, or None
-  py::object problem, x, w;  // of one's own, or None
+  py::object problem, x, w;  // user-defined, or None
   py::object inner_rate;     // of that problem, or None: it is measured
   int64_t inner_steps = 100;
   std::string problem_name;
@@ -77,7 +77,7 @@ Call read(const py::dict& call) {
   return c;
 }
 
-// ---- problems of one's own ----
+// ---- user-defined problems ----
 
 // 1 / the largest curvature at the start.
 double measured_rate(const Problem& problem) {
@@ -352,7 +352,7 @@ void refuse_unread_by_own(const SolveJobOptions& options, const std::string& nam
   const AlgorithmSettings& settings = o.algorithm.settings;
   refuse_ignored_accuracy(o.given, o.automatic, Json(), false);
   if (is_estimator && o.given(o.algorithm.algorithm) && o.algorithm.algorithm != "double-loop") {
-    throw OptionError(fmt::format("{} does not take an estimator of one's own: leave it out, or take {}",
+    throw OptionError(fmt::format("{} does not take a user-defined estimator: leave it out, or use {}",
                                   named("algorithm", o.algorithm.algorithm),
                                   named("algorithm", "double-loop")));
   }
@@ -366,15 +366,14 @@ void refuse_unread_by_own(const SolveJobOptions& options, const std::string& nam
     if (!view.is_given(view.at(option))) continue;
     if (!reads.contains(option)) {
       throw OptionError(
-          fmt::format("{} changes nothing for {}: give it to {} when it is made", named(option), name, name));
+          fmt::format("{} has no effect with {}: give it to {} when it is made", named(option), name, name));
     }
     if (is_estimator || option == "outer_momentum") require_read({"double-loop"}, settings, option);
   }
   if (o.algorithm.solve.on_failure != OnFailure::stop) {
-    throw OptionError(
-        fmt::format("{}: {} is of one's own, and repairs are known for the library's algorithms alone; "
-                    "leave it out",
-                    named("on_failure", std::string(name_of(o.algorithm.solve.on_failure))), name));
+    throw OptionError(fmt::format(
+        "{}: {} is user-defined, and repairs are known only for the library's algorithms; leave it out",
+        named("on_failure", std::string(name_of(o.algorithm.solve.on_failure))), name));
   }
 }
 

@@ -172,7 +172,7 @@ std::string truth_html(const RunData& run) {
                           short_of ? fmt::format("{:.2f} points", *short_of) : "\u2013"});
   }
   if (table.rows.empty()) return "";
-  return "<p>What the benchmark's table says of the chosen cell, trained in full.</p>\n" + html::table(table);
+  return "<p>The chosen cell in the benchmark's table, trained in full.</p>\n" + html::table(table);
 }
 
 // The genotype as text and its space, of the files or of the last record.
