@@ -85,8 +85,8 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
         "double loops: bound every hypergradient's distance from the exact one (docs/bounds.md)");
     f.add(
         "strong_convexity", [](O & o) -> auto& { return o.strong_convexity; },
-        "mu: sets how fast stocbio's Hessian batches shrink (0 = all the same size) and the value to which "
-        "stable raises H's eigenvalues (0 = a thousandth of the largest)");
+        "mu, which sets how fast stocbio's Hessian batches shrink (0 = all the same size) and the value to "
+        "which stable raises H's eigenvalues (0 = a thousandth of the largest)");
     f.add(
         "hessian_batch", [](O & o) -> auto& { return o.hessian_batch; });
     f.add(
@@ -120,7 +120,8 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
         "inner_clip", [](O & o) -> auto& { return o.inner.clip_norm; },
         "clip inner gradients to this norm, for algorithms with an inner loop; 0 = no clipping");
     f.add(
-        "inner_schedule", [](O & o) -> auto& { return o.inner.schedule; });
+        "inner_schedule", [](O & o) -> auto& { return o.inner.schedule; },
+        fmt::format("how the inner rate falls: {}", schedule_words));
     f.add(
         "outer_rate", [](O & o) -> auto& { return o.outer.rate; },
         "rate of the outer steps; default: chosen by the command");
@@ -129,7 +130,8 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
     f.add(
         "outer_momentum", [](O & o) -> auto& { return o.outer.momentum; });
     f.add(
-        "outer_schedule", [](O & o) -> auto& { return o.outer.schedule; });
+        "outer_schedule", [](O & o) -> auto& { return o.outer.schedule; },
+        fmt::format("how the outer rate falls: {}", schedule_words));
     return f.done();
   }();
   return table;

@@ -48,11 +48,11 @@ const Fields<StocbioOptions>& StocbioOptions::fields() {
         f, [](O & o) -> auto& { return o.linear_rate; });
     f.add(
          "strong_convexity", [](O & o) -> auto& { return o.strong_convexity; },
-         "mu: sets how fast the Hessian batches shrink; 0 = all the same size")
+         "mu, which sets how fast the Hessian batches shrink; 0 = all the same size")
         .in(at_least(0));
     f.add(
          "hessian_batch", [](O & o) -> auto& { return o.hessian_batch; },
-         "B: size of the Hessian batches; 0 = the inner batch")
+         "B, the size of the Hessian batches; 0 = the inner batch")
         .in(at_least(0, bounds::examples));
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());

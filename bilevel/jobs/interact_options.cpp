@@ -88,7 +88,7 @@ void add_made_up_tasks(Fields<InteractJobOptions>& f) {
   using O = InteractJobOptions;
   f.heading(made_up_tasks);
   f.add(
-       "data", [](O & o) -> auto& { return o.data; }, "synthetic")
+       "data", [](O & o) -> auto& { return o.data; }, "made-up tasks: synthetic")
       .one_of({"synthetic"})
       .is(FieldKind::place);
   const Range sizes = at_least(1, bounds::width);
@@ -182,7 +182,7 @@ const Fields<InteractJobOptions>& InteractJobOptions::fields() {
     f.include(
         [](O & o) -> auto& { return o.table; }, TableChoice::fields(interact_ways()));
     f.row("by").help = fmt::format(
-        "how to search: {} (your own tables with tasks, unless an algorithm's option is given), {}, or auto",
+        "approach: {} (your own tables with tasks, unless an algorithm's option is given), {}, or auto",
         interact_ways().table, interact_ways().algorithm);
     add_task_search(f);
     f.include(

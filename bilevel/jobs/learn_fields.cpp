@@ -58,7 +58,7 @@ void add_learner_fields(Fields<LearnJob>& f) {
   f.heading("learner; defaults depend on the data and the learner");
   f.add(
        "learner", [](auto& o) -> auto& { return o.learner.name; },
-       fmt::format("{}", fmt::join(meta::learner_names(), ", ")))
+       fmt::format("learner: {}", fmt::join(meta::learner_names(), ", ")))
       .one_of(meta::learner_names())
       .first();
   f.add(

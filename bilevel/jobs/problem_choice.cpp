@@ -90,16 +90,18 @@ const Fields<ProblemChoice>& ProblemChoice::fields() {
         .in(at_least(0, 1))
         .of(cleaning);
     f.add(
-         "train_size", [](O & o) -> auto& { return o.named.train; }, "class-balanced")
+         "train_size", [](O & o) -> auto& { return o.named.train; },
+         "number of training examples, class-balanced")
         .in(at_least(0, bounds::examples))
         .of(cleaning);
     f.add(
-         "valid_size", [](O & o) -> auto& { return o.named.valid; }, "class-balanced")
+         "valid_size", [](O & o) -> auto& { return o.named.valid; },
+         "number of validation examples, class-balanced")
         .in(at_least(0, bounds::examples))
         .of(cleaning);
     f.heading("network of architecture search (supernet)");
     f.add(
-         "space", [](O & o) -> auto& { return o.supernet.space; }, "search space")
+         "space", [](O & o) -> auto& { return o.supernet.space; }, "search space of the network")
         .one_of(nas::space_names())
         .of(supernet);
     f.add(
@@ -117,12 +119,12 @@ const Fields<ProblemChoice>& ProblemChoice::fields() {
         .by_rule()
         .of(supernet);
     f.add(
-         "image_size", [](O & o) -> auto& { return o.supernet.image_size; }, "height and width")
+         "image_size", [](O & o) -> auto& { return o.supernet.image_size; }, "height and width of the images")
         .in(at_least(0, bounds::side))
         .of(supernet);
     f.add(
          "images", [](O & o) -> auto& { return o.supernet.images; },
-         "for training, and as many for validation")
+         "number of images for training, and as many for validation")
         .in(at_least(1, bounds::width))
         .of(supernet);
     return f;

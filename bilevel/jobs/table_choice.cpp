@@ -69,8 +69,8 @@ Fields<TableChoice> TableChoice::fields(const TableWays& ways) {
   f.heading("tables");
   f.add(
        "by", [](O & o) -> auto& { return o.by; },
-       fmt::format("how to search: {} (tables, unless an algorithm's option is given), {}, or auto",
-                   ways.table, ways.algorithm))
+       fmt::format("approach: {} (tables, unless an algorithm's option is given), {}, or auto", ways.table,
+                   ways.algorithm))
       .one_of({"auto", ways.table, ways.algorithm})
       .first();
   f.add(

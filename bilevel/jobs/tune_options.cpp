@@ -61,7 +61,7 @@ void add_tune_set(Fields<TuneJobOptions>& f) {
   using O = TuneJobOptions;
   f.heading(named_tune_set);
   f.add(
-       "data", [](O & o) -> auto& { return o.data; }, "newsgroups")
+       "data", [](O & o) -> auto& { return o.data; }, "named set: newsgroups")
       .one_of({"newsgroups"})
       .is(FieldKind::place)
       .first();

@@ -259,7 +259,7 @@ std::vector<CurveGroup> search_curves(const RunData& run) {
   }
   if (!is_random(run)) groups.push_back(weights);
   groups.push_back(shares);
-  groups.push_back(one("Hypergradient norm", "direction_norm", false, ""));
+  groups.push_back(one("Norm of the direction", "direction_norm", false, ""));
   groups.push_back(one("Dominant eigenvalue", "eigenvalue", false,
                        "Of the validation loss's Hessian in alpha; a steep rise announces a collapse."));
   groups.push_back(one("Implicit over direct term", "mixed_over_direct", false,
