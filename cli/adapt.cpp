@@ -35,10 +35,10 @@ void print_adapt(const AdaptJobResult& r) {
 void add_adapt_command(CLI::App& app, int& exit_code) {
   add_question<AdaptJobOptions>(
       app, exit_code,
-      {"adapt", "Recognise one's own images or rows from a few of each class, by what was learned",
-       "The support folder has a folder of PNG or JPEG files for each class; the images to be recognised are "
+      {"adapt", "Recognise your own images or rows from a few examples of each class, with a learned model",
+       "The support folder has a folder of PNG or JPEG files for each class; the images to recognise are "
        "such\n"
-       "files in a folder. For a run on a table both are tables with its columns, the first with labels.\n"
+       "files in a folder. For a run on a table, both are tables with its columns, the first with labels.\n"
        "Examples:\n"
        "  bilevel adapt --run runs/learn-20260101-120000-0 --support my-letters/ --images new/ --out "
        "predictions.csv\n"

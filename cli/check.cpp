@@ -36,8 +36,7 @@ void print_bound_legend(const std::vector<MethodRow>& rows, const char* mark) {
   if (largest > 0) {
     fmt::print(
         "{} the bound is longer than the estimate (up to {:.2g} times the reference) and says nothing, not "
-        "even the "
-        "estimate's sign; solve the inner problem further (--inner-steps) or regularise it more\n",
+        "even the estimate's sign; solve the inner problem further (--inner-steps) or regularise it more\n",
         mark, largest);
   }
 }
@@ -56,7 +55,7 @@ void print_table(const CheckResult& r) {
       number_text(r.spectrum.condition_number(), "{:.4g}"), number_text(r.largest_safe_rate, "{:.4g}"),
       number_text(r.contraction, "{:.4f}"));
   if (r.linear_rate != r.inner_rate) {
-    fmt::print("series: rate {:.4g}, contraction {} a term\n", r.linear_rate,
+    fmt::print("linear rate {:.4g}: contraction {} per term\n", r.linear_rate,
                number_text(r.series_contraction, "{:.4f}"));
   }
   fmt::print("\n");
@@ -97,10 +96,9 @@ void print_sweep(const CheckResult& r) {
     previous_theory = row.theory;
   }
   fmt::print(
-      "bound: on the first error; what the unsolved inner problem leaves is in it (docs/bounds.md)\n"
-      "theory: of the second error, in exact arithmetic and with the curvature measured at the final "
-      "iterate; it "
-      "knows nothing of the unsolved inner problem\n");
+      "bound: on the first error, including the part from the unsolved inner problem (docs/bounds.md)\n"
+      "theory: the second error in exact arithmetic, with the curvature measured at the final iterate; it "
+      "leaves out the unsolved inner problem\n");
   print_bound_legend(r.sweep, "* vacuous:");
 }
 

@@ -61,7 +61,7 @@ void print_clean_table(const CleanJobResult& result) {
   print_table_model(r.kept_baseline ? "returned: the baseline" : "probable labels", r.model, result.test);
   print_table_model("all labels as given", r.baseline, result.baseline);
   fmt::print(
-      "\nloss of held-out labels: {:.4f} with the noise model, {:.4f} with every label taken as right\n",
+      "\nloss of held-out labels: {:.4f} with the noise model, {:.4f} if every label is taken as right\n",
       r.loss, r.baseline_loss);
   if (r.kept_baseline) {
     fmt::print("\nThe noise model is not used, and no label is suspect.\n");
@@ -119,8 +119,8 @@ void print_clean_weights(const CleanJobResult& result) {
              sets.classes);
   const InnerOptions& inner = result.options.settings.inner;
   fmt::print(
-      "{}, {} model: {} iterations of {} {} steps at rate {:.4g}, ending at |grad_w g| = {:.2e} of {:.2e} "
-      "at the start\n\n",
+      "{}, {} model: {} iterations of {} {} steps at rate {:.4g}, ending at |grad_w g| = {:.2e} of {:.2e} at "
+      "the start\n\n",
       r.solve.algorithm, result.model, r.solve.state.iteration, inner.steps, inner.optimizer, inner.rate,
       r.inner_gradient_norm, r.first_gradient_norm);
   fmt::print("{:<26}{:>10}{:>11}{:>13}{:>9}\n", "trained on", "test %", "valid %", "valid loss", "steps");
@@ -161,13 +161,13 @@ void add_clean_command(CLI::App& app, int& exit_code) {
       app, exit_code,
       {"clean", "Find bad labels, with or without a clean validation set",
        "One weight per training example is learned so that a model trained on the weighted set does well on\n"
-       "the validation set; what ends with hardly any weight is suspect. Files may be IDX, NPY, CSV, TSV or\n"
-       "svmlight, plain or .gz (but for NPY); bytes are scaled to [0, 1].\n"
+       "the validation set; examples that end with almost no weight are suspect. Files may be IDX, NPY,\n"
+       "CSV, TSV or svmlight, plain or .gz (except NPY); bytes are scaled to [0, 1].\n"
        "Defaults: T = 100 Nesterov steps at 1/L, L the largest curvature at the start; Adam at 0.2, 100\n"
        "iterations; float (--dtype double works). cnn: double-loop with truncated, T = 5 at rate 0.02, "
        "batches of\n"
        "256, 200 iterations.\n"
-       "A table is cleaned by a model of how its labels go wrong, which reads none of this "
+       "A table is cleaned by a model of how its labels go wrong, which uses none of these defaults\n"
        "(docs/tables.md).\n"
        "Examples:\n"
        "  bilevel clean --train x.npy --train-labels y.npy --valid xv.npy --valid-labels yv.npy --out "

@@ -1,5 +1,5 @@
 #pragma once
-// What every command shares: how much is said, and the exit codes.
+// What every command shares: how much is printed, and the exit codes.
 
 #include <string>
 

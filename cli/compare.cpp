@@ -25,8 +25,8 @@ void print_comparison(const CompareJobResult& result) {
   if (c.solve.oracle_calls > 0) budget.push_back(fmt::format("{} oracle calls", c.solve.oracle_calls));
   if (budget.empty()) budget.push_back(fmt::format("{} iterations", c.solve.iterations));
   fmt::print("{}, seeds {}, {} a run{}\n", result.problem, fmt::join(c.seeds, ", "),
-             fmt::join(budget, " or "), c.search.on ? ", as much again for the search of its rates" : "");
-  fmt::print("yardstick of every row: {}\n", yardstick_text(c, comparison.yardstick));
+             fmt::join(budget, " or "), c.search.on ? ", as much again for the search for its rates" : "");
+  fmt::print("every row is measured by {}\n", yardstick_text(c, comparison.yardstick));
   if (!comparison.why.empty()) {
     fmt::print("not {}: {}\n", name_of(Yardstick::value_function), comparison.why);
   }
@@ -39,7 +39,7 @@ void print_comparison(const CompareJobResult& result) {
                all.inner_steps ? fmt::to_string(*all.inner_steps) : "-", a.inner_rate, a.outer_rate,
                all.iterations, all.oracle_calls, spread_text(all.value),
                all.gradient_norm ? spread_text(*all.gradient_norm) : "",
-               all.diverged ? "  diverged: where it last was well" : "");
+               all.diverged ? "  diverged: shown where it was last finite" : "");
   }
 }
 
@@ -52,8 +52,7 @@ void add_compare_command(CLI::App& app, int& exit_code) {
        "Examples:\n"
        "  bilevel compare --problem hyper-cleaning --algorithms aid-cg,itd,soba --budget-seconds 5\n"
        "  bilevel compare --problem ridge --algorithms aid-cg,idarts --outer-rate 1 --budget-calls 2000 "
-       "--out "
-       "cmp"},
+       "--out cmp"},
       "runs.csv, by_seconds.csv, by_oracle_calls.csv and summary.json", run_compare, print_comparison);
 }
 

@@ -183,8 +183,7 @@ std::string zsh_case(const CLI::App& command) {
   if (const Words below = names_of(commands_of(command)); !below.empty()) {
     text += fmt::format(" \\\n        '1:command:({})'", fmt::join(below, " "));
   }
-  return text +
-         " \\\n        '--help[the options that people use first]' '--help-all[all options]'\n      ;;\n";
+  return text + " \\\n        '--help[the most used options]' '--help-all[all options]'\n      ;;\n";
 }
 
 }  // namespace
@@ -226,7 +225,7 @@ struct CompletionOptions {
     static const Fields<CompletionOptions> table = [] {
       Fields<CompletionOptions> f;
       f.add(
-           "shell", [](auto& o) -> auto& { return o.shell; }, "whose script is printed")
+           "shell", [](auto& o) -> auto& { return o.shell; }, "shell to print the script for")
           .one_of({"bash", "zsh"})
           .required()
           .first();
@@ -247,7 +246,7 @@ void add_completion_command(CLI::App& app, int& exit_code) {
   add_question<CompletionOptions>(
       app, exit_code,
       {"completion",
-       "A script by which a shell completes commands, options and names",
+       "Print a script that lets a shell complete commands, options and names",
        "`cmake --install` and the Debian package put it where the shells look for it.\n"
        "Examples:\n"
        "  bilevel completion bash      # source <(bilevel completion bash) in ~/.bashrc\n"

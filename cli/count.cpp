@@ -22,7 +22,7 @@ void print_count(const CountJobResult& result) {
 void add_count_command(CLI::App& app, int& exit_code) {
   add_question<CountJobOptions>(
       app, exit_code,
-      {"count", "Parameters and multiply-adds of cells in their networks",
+      {"count", "Count the parameters and multiply-adds of cells in their networks",
        "Multiply-adds are those of convolutions and linear layers for one image; learned norms count as\n"
        "parameters, the second head of DARTS's training does not.\n"
        "Examples:\n"

@@ -24,7 +24,7 @@ struct ListSetsOptions {
     static const Fields<ListSetsOptions> table = [] {
       Fields<ListSetsOptions> f;
       f.add(
-           "data_dir", [](auto& o) -> auto& { return o.folder; }, "where fetched sets are looked for")
+           "data_dir", [](auto& o) -> auto& { return o.folder; }, "folder in which to look for fetched sets")
           .from_environment("BILEVEL_DATA")
           .first();
       return f;
@@ -42,11 +42,11 @@ struct GetSetsOptions {
       Fields<GetSetsOptions> f;
       f.add(
            "names", [](auto& o) -> auto& { return o.names; },
-           "mnist, fashion-mnist, cifar10; for cifar100, says how to")
+           "mnist, fashion-mnist or cifar10; for cifar100, instructions are printed")
           .required()
           .first();
       f.add(
-           "to", [](auto& o) -> auto& { return o.folder; }, "folder; each set gets one of its own in it")
+           "to", [](auto& o) -> auto& { return o.folder; }, "folder in which each set gets its own folder")
           .from_environment("BILEVEL_DATA")
           .first();
       return f;
@@ -76,7 +76,7 @@ std::string source_of(const ImageSet& set) {
     case PackageManager::none:
       break;
   }
-  return "by hand: data get says how";
+  return "by hand: see data get";
 }
 
 // Empty where the set is not here.
@@ -123,7 +123,7 @@ Sets get_sets(const GetSetsOptions& o, RunContext& context) {
                     {"fetched", summary.fetched},
                     {"bytes", summary.bytes}});
     const bool by_hand = image_set(name).manager == PackageManager::none;
-    sets.lines.push_back(fmt::format("{}: {} files fetched ({:.1f} MB), {} were there, all {} in {}", name,
+    sets.lines.push_back(fmt::format("{}: {} files fetched ({:.1f} MB), {} already there, all {} in {}", name,
                                      summary.fetched, static_cast<double>(summary.bytes) / 1e6,
                                      summary.present, by_hand ? "of the right size" : "verified",
                                      summary.folder));
@@ -159,16 +159,16 @@ void add_data_command(CLI::App& app, int& exit_code) {
        "  bilevel data\n"
        "  bilevel data --data-dir data --json"},
       list_sets, print_sets);
-  add_question<GetSetsOptions>(
-      *command, exit_code,
-      {"get",
-       "Fetch sets through the package managers, and verify them",
-       "Files that are there are verified and kept; an interrupted fetch goes on where it stopped.\n"
-       "Examples:\n"
-       "  bilevel data get fashion-mnist --to data\n"
-       "  bilevel data get mnist cifar10 --to data --json",
-       {"names"}},
-      get_sets, print_sets);
+  add_question<GetSetsOptions>(*command, exit_code,
+                               {"get",
+                                "Fetch sets through the package managers, and verify them",
+                                "Files that are already there are verified and kept; an interrupted fetch "
+                                "continues where it stopped.\n"
+                                "Examples:\n"
+                                "  bilevel data get fashion-mnist --to data\n"
+                                "  bilevel data get mnist cifar10 --to data --json",
+                                {"names"}},
+                               get_sets, print_sets);
   add_question<ShowImagesOptions>(*command, exit_code,
                                   {"show", "Read images and print their sizes, classes, mean and std",
                                    "Examples:\n"

@@ -1,5 +1,5 @@
 // `bilevel diagnose`: how a problem's inner curvature looks, what every
-// estimator would cost for a wished accuracy, and which one to take.
+// estimator would cost for a target accuracy, and which one to use.
 
 #include "bilevel/jobs/diagnose.h"
 
@@ -25,12 +25,10 @@ std::string error_text(double error, Basis basis) {
 std::string reference_text(const Diagnosis& d) {
   switch (d.reference) {
     case ReferenceKind::solution:
-      return "the exact hypergradient: Newton's method to rounding, then the "
-             "implicit formula";
+      return "the exact hypergradient: Newton's method to rounding, then the implicit formula";
     case ReferenceKind::iterate:
-      return "the implicit formula where the inner loop ends (and, for what goes "
-             "through the steps, all of "
-             "them)";
+      return "the implicit formula where the inner loop ends (for estimators that go through the steps, all "
+             "of them)";
     case ReferenceKind::unrolled:
       return "the derivative through all steps taken";
     case ReferenceKind::none:
@@ -51,7 +49,7 @@ void print_diagnosis(const DiagnoseJobResult& result) {
     return;
   }
   const Diagnosis& d = result.diagnosis;
-  fmt::print("problem {}: {} inner and {} outer variables; wished accuracy {:g}\n\n", d.problem, d.inner_size,
+  fmt::print("problem {}: {} inner and {} outer variables; target accuracy {:g}\n\n", d.problem, d.inner_size,
              d.outer_size, d.accuracy);
   fmt::print("{:<22}{:>11}{:>11}{:>11}{:>13}{:>13}{:>10}\n", "inner problem", "smallest", "largest",
              "condition", "|grad_w g|", "|w - w*| <=", "spectrum");
@@ -63,20 +61,15 @@ void print_diagnosis(const DiagnoseJobResult& result) {
                d.end.spectrum.smallest / d.end.spectrum.largest);
   }
   fmt::print(
-      "\ninner steps of {}: largest safe rate {}, best rate {} ({} a "
-      "step); chosen {:g} ({} a step)\n",
+      "\ninner steps of {}: largest safe rate {}, best rate {} ({} per step); chosen {:g} ({} per step)\n",
       d.inner.optimizer, number_text(d.largest_safe_rate), number_text(d.best_rate),
       number_text(d.best_contraction, "{:.4f}"), d.inner.rate, number_text(d.contraction, "{:.4f}"));
   if (std::isfinite(d.inner_error)) {
-    fmt::print(
-        "after {} of them the unsolved inner problem alone costs an "
-        "error of {} ({})\n",
-        d.end_steps, number_text(d.inner_error), name_of(d.inner_basis));
+    fmt::print("after {} of them, the unsolved inner problem alone causes an error of {} ({})\n", d.end_steps,
+               number_text(d.inner_error), name_of(d.inner_basis));
   }
-  fmt::print(
-      "one inner gradient {:.3g} s, Hessian product {:.3g} s, cross "
-      "product {:.3g} s\n",
-      d.unit.inner_gradient, d.unit.hessian, d.unit.cross);
+  fmt::print("one inner gradient {:.3g} s, Hessian product {:.3g} s, cross product {:.3g} s\n",
+             d.unit.inner_gradient, d.unit.hessian, d.unit.cross);
   fmt::print("errors against {}\n", reference_text(d));
   if (!d.reference_why.empty()) fmt::print("({})\n", d.reference_why);
   fmt::print("\n{:<17}{:>15}{:>8}{:>7}{:>10}{:>9}{:>10}{:>11}  {}\n", "method", "error at K", "needs K", "T",
@@ -89,27 +82,23 @@ void print_diagnosis(const DiagnoseJobResult& result) {
                m.terms ? std::to_string(*m.terms) : "", m.inner_steps, error_text(m.error, m.basis),
                oracle_calls(m.counts), number_text(m.seconds), bytes_text(m.bytes), m.note);
   }
-  fmt::print(
-      "(~ extrapolated from measured errors, < a bound; the rest is "
-      "measured)\n\n{}\n\n",
-      d.recommendation.sentence);
+  fmt::print("(~ extrapolated from measured errors, < a bound; the rest is measured)\n\n{}\n\n",
+             d.recommendation.sentence);
   for (const SuggestedJob& job : result.suggested) fmt::print("  {}\n", command_line(job));
 }
 
 }  // namespace
 
 void add_diagnose_command(CLI::App& app, int& exit_code) {
-  add_question<DiagnoseJobOptions>(app, exit_code,
-                                   {"diagnose",
-                                    "Say how hard a problem is and which hypergradient, K, T and rate to "
-                                    "use",
-                                    "Examples:\n"
-                                    "  bilevel diagnose --problem ridge\n"
-                                    "  bilevel diagnose --problem hyper-cleaning --data fashion-mnist "
-                                    "--accuracy 0.01\n"
-                                    "  bilevel diagnose --problem mlp --json\n"
-                                    "  bilevel diagnose --at runs/solve-20260101-120000-0"},
-                                   run_diagnose, print_diagnosis);
+  add_question<DiagnoseJobOptions>(
+      app, exit_code,
+      {"diagnose", "Measure how hard a problem is and recommend an estimator, K, T and a rate",
+       "Examples:\n"
+       "  bilevel diagnose --problem ridge\n"
+       "  bilevel diagnose --problem hyper-cleaning --data fashion-mnist --accuracy 0.01\n"
+       "  bilevel diagnose --problem mlp --json\n"
+       "  bilevel diagnose --at runs/solve-20260101-120000-0"},
+      run_diagnose, print_diagnosis);
 }
 
 }  // namespace bilevel::cli

@@ -29,7 +29,7 @@ const Fields<DrawOptions>& DrawOptions::fields() {
   static const Fields<DrawOptions> table = [] {
     Fields<DrawOptions> f;
     f.add(
-         "space", [](auto& o) -> auto& { return o.space; }, "search space that the cell is of")
+         "space", [](auto& o) -> auto& { return o.space; }, "search space of the cell")
         .one_of(nas::space_names())
         .first();
     f.add(
@@ -68,7 +68,7 @@ Drawn draw(const DrawOptions& o, RunContext& /*context*/) {
 void add_draw_command(CLI::App& app, int& exit_code) {
   add_question<DrawOptions>(
       app, exit_code,
-      {"draw", "A genotype as a picture (needs graphviz)",
+      {"draw", "Draw a genotype as a picture (needs graphviz)",
        "Example:\n"
        "  bilevel draw --space nasbench1shot1-1 --out cell.svg --arch \\\n"
        "    'conv3x3-bn-relu(0) maxpool3x3(0,1) conv1x1-bn-relu(0,1) maxpool3x3(1,3) output(2,4)'"},

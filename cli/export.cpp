@@ -29,8 +29,8 @@ void add_export_command(CLI::App& app, int& exit_code) {
   add_question<ExportJobOptions>(
       app, exit_code,
       {"export", "Write the model of a finished run for other programs",
-       "The file has the model's arrays, and a description of what it takes, what it gives and what its\n"
-       "classes are called. torchscript and onnx also hold the computation, with the scale of its inputs.\n"
+       "The file has the model's arrays and a description of its inputs, its outputs and the names of its\n"
+       "classes. torchscript and onnx also hold the computation, with the scale of its inputs.\n"
        "`bilevel predict --run FILE` reads all three.\n"
        "Examples:\n"
        "  bilevel export --run trained --format onnx --output flowers.onnx\n"

@@ -49,7 +49,7 @@ std::string command_markdown(const CLI::App& command) {
   for (const OptionRow& row : option_rows(command)) {
     if (row.heading != group) {
       group = row.heading;
-      text += fmt::format("| *{}* | | | |\n", group.empty() ? "besides" : escaped(group));
+      text += fmt::format("| *{}* | | | |\n", group.empty() ? "other options" : escaped(group));
     }
     text += fmt::format("| `{}` | {} | {} | {} |\n", row.flag, escaped(row.value), escaped(row.default_text),
                         escaped(row.help));
@@ -62,9 +62,10 @@ std::string program_markdown(const CLI::App& program) {
   std::string text =
       "# Options\n\n"
       "All options of all commands. `bilevel help --markdown > docs/options.md` writes this page from the "
-      "field "
-      "tables, and a test compares\nthe two. In configuration files and in C++ an option has the name of its "
-      "field: `inner_rate` for `--inner-rate`.\n";
+      "field tables, and a test compares\n"
+      "the two. In configuration files and in C++ an option has the name of its field: `inner_rate` for "
+      "`--inner-rate`. A default that reads\n"
+      "\"depends\" follows from the data, the problem or other options.\n";
   for (const CLI::App* command : commands_of(program)) text += "\n" + command_markdown(*command);
   return text;
 }
@@ -79,7 +80,7 @@ std::shared_ptr<TieredHelp> add_help_flags(CLI::App& command) {
   auto help = std::make_shared<TieredHelp>();
   help->column_width(30);
   command.formatter(help);
-  command.set_help_flag("-h,--help", "the options that people use first");
+  command.set_help_flag("-h,--help", "the most used options");
   command.set_help_all_flag("--help-all", "all options");
   return help;
 }

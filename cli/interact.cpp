@@ -57,9 +57,9 @@ void print_held_out_search(const InteractJobResult& result) {
   fmt::print("{} fits with {} Newton steps and {} Hessian products in {:.1f} s\n", r.counts.fits,
              r.counts.gradients, r.counts.hessian_products, result.seconds);
   const std::string gain =
-      fmt::format("{:+.4f} +- {:.4f} in the loss of rows that were not searched on", r.gain, r.gain_error);
+      fmt::format("{:+.4f} +- {:.4f} in the loss of rows that the search did not use", r.gain, r.gain_error);
   if (r.per_pair) {
-    fmt::print("Each pair of tasks has a strength of its own: it gains {}.\n\n", gain);
+    fmt::print("Each pair of tasks has its own strength, which gains {}.\n\n", gain);
     return;
   }
   fmt::print(
@@ -67,8 +67,7 @@ void print_held_out_search(const InteractJobResult& result) {
       "held-out rows.\n",
       r.averaged);
   if (r.searched_pairs) {
-    fmt::print("A strength of its own for each pair gains {}, which is less than two standard errors.\n",
-               gain);
+    fmt::print("Giving each pair its own strength gains {}, which is less than two standard errors.\n", gain);
   }
   fmt::print("\n");
 }
@@ -99,8 +98,8 @@ void print_answer(const InteractJobResult& result) {
   if (result.means) {
     const auto mean = [](double of) { return std::isfinite(of) ? fmt::format("{:.3g}", of) : "-"; };
     fmt::print(
-        "mean interaction within the true clusters {}, across them {}; the suggested ones agree on "
-        "{:.1f} % of the pairs\n",
+        "mean interaction within the true clusters {}, across them {}; the suggested ones agree on {:.1f} % "
+        "of the pairs\n",
         mean(result.means->within), mean(result.means->across), result.rand_index);
   }
 }
@@ -121,14 +120,13 @@ void print_interact(const InteractJobResult& result) {
 void add_interact_command(CLI::App& app, int& exit_code) {
   add_job<InteractJobOptions>(
       app, exit_code,
-      {"interact", "Learn how strongly tasks (or classes) should pull at each other",
-       "Every task has a linear model. A matrix C says how much two models are drawn together; it is "
-       "learned\n"
-       "so that the models do well on examples that they were not fitted to, and compared with tasks "
-       "trained\n"
-       "on their own and with one model for all. Without --train-tasks or --task-column the classes are the\n"
-       "tasks. Your own tasks are learned by held-out rows; made-up tasks and classes, or with an option of\n"
-       "algorithms, by K-RMD with T = 100 and K = T, Adam at 0.05 and at most 150 iterations.\n"
+      {"interact", "Learn how strongly tasks (or classes) should influence each other",
+       "Every task has a linear model. A matrix C determines how strongly two models are drawn together; it\n"
+       "is learned so that the models do well on examples that they were not fitted to. The result is\n"
+       "compared with tasks trained on their own and with one model for all. Without --train-tasks or\n"
+       "--task-column the classes are the tasks. Your own tasks are learned by held-out rows; made-up tasks\n"
+       "and classes, or tasks with an algorithm's option, by K-RMD with T = 100 and K = T, Adam at 0.05 and\n"
+       "at most 150 iterations.\n"
        "Examples:\n"
        "  bilevel interact --data synthetic --clusters 3 --tasks 12 --json\n"
        "  bilevel interact --train shops.csv --task-column shop --label-column bought --out run1\n"

@@ -49,7 +49,7 @@ class StepLine {
     text += rate >= 1 || rate == 0 ? fmt::format(", {:.1f} a second", rate)
                                    : fmt::format(", {:.2f} s each", 1 / rate);
     if (std::isfinite(at.loss)) text += fmt::format(", loss {:.5g}", at.loss);
-    if (std::isfinite(at.direction_norm)) text += fmt::format(", hypergradient {:.3g}", at.direction_norm);
+    if (std::isfinite(at.direction_norm)) text += fmt::format(", direction {:.3g}", at.direction_norm);
     if (!at.more.empty()) text += ", " + at.more;
     if (at.total > at.step && rate > 0) {
       text += fmt::format(", {} left", time_text(static_cast<double>(at.total - at.step) / rate));
@@ -94,8 +94,8 @@ int silent_exit_code_of(const JobEnd& end) {
 
 int exit_code_of(const JobEnd& end, const std::string& job, const std::string& folder) {
   if (end.status == RunStatus::interrupted) {
-    if (folder.empty()) return interrupted;  // nothing to go on with
-    fmt::print(stderr, "interrupted; the state is saved: go on with `bilevel {} --resume {}`\n", job,
+    if (folder.empty()) return interrupted;  // nothing to resume
+    fmt::print(stderr, "interrupted; state saved. Resume with `bilevel {} --resume {}`\n", job,
                shell_word(folder));
     return interrupted;
   }

@@ -44,7 +44,7 @@ int run_in_context(const std::string& job, OptionsView options, ProcessOptions& 
                    const std::function<Shown(RunContext& context)>& work);
 // For jobs that keep no run.
 int run_without_folder(const ProcessOptions& process, const std::function<Shown(RunContext& context)>& work);
-// For jobs that keep `files` in a folder, and cannot be gone on with: a signal ends the process.
+// For jobs that keep `files` in a folder and cannot be resumed: a signal ends the process.
 int run_with_files(const KeptOptions& kept, const std::string& files,
                    const std::function<Shown(RunContext& context)>& work);
 
@@ -93,8 +93,8 @@ void add_kept_question(CLI::App& app, int& exit_code, const CommandText& text, c
   const auto options = std::make_shared<Options>();
   const auto kept = std::make_shared<KeptOptions>();
   CommandText with_files = text;
-  with_files.out = (files.empty() ? "folder of the run" : "folder for " + files) + "; runs/" + text.name +
-                   "-DATE-SEED by default";
+  with_files.out = (files.empty() ? "folder of the run" : "folder for " + files) + "; default: runs/" +
+                   text.name + "-DATE-SEED";
   add_command(app, with_files, {OptionsView(*options), OptionsView(*kept)}, [=, &exit_code] {
     exit_code = run_with_files(*kept, files, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));

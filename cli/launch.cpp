@@ -44,7 +44,7 @@ class MeetingFolder {
   MeetingFolder() : path_((std::filesystem::temp_directory_path() / "bilevel-launch-XXXXXX").string()) {
     if (::mkdtemp(path_.data()) == nullptr) {
       throw std::runtime_error(
-          fmt::format("{}: a folder for the ranks to meet cannot be made: {}", path_, std::strerror(errno)));
+          fmt::format("{}: cannot make a folder in which the ranks meet: {}", path_, std::strerror(errno)));
     }
   }
   ~MeetingFolder() {
@@ -111,7 +111,7 @@ class Launch {
  private:
   void start(int rank) {
     std::array<int, 2> pipe = {-1, -1};
-    if (rank > 0 && ::pipe2(pipe.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe can be made");
+    if (rank > 0 && ::pipe2(pipe.data(), O_CLOEXEC) != 0) throw std::runtime_error("cannot make a pipe");
     std::vector<char*> arguments;
     for (std::string& word : words_) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -124,7 +124,7 @@ class Launch {
     const pid_t launcher = ::getpid(), child = ::fork();
     if (child < 0) {
       end_all(SIGKILL);
-      throw std::runtime_error(fmt::format("process {} cannot be started: {}", rank, std::strerror(errno)));
+      throw std::runtime_error(fmt::format("cannot start process {}: {}", rank, std::strerror(errno)));
     }
     if (child == 0) {
       ::setpgid(0, 0);  // a Ctrl-C comes by the launcher, once
@@ -233,11 +233,11 @@ struct LaunchOptions {
     static const Fields<LaunchOptions> table = [] {
       Fields<LaunchOptions> f;
       f.add(
-           "processes", [](auto& o) -> auto& { return o.processes; }, "how many")
+           "processes", [](auto& o) -> auto& { return o.processes; }, "number of processes")
           .in(at_least(1, 1024))
           .first();
       f.add(
-           "command", [](auto& o) -> auto& { return o.command; }, "a command and its options, behind --")
+           "command", [](auto& o) -> auto& { return o.command; }, "command and its options, after --")
           .required()
           .first();
       return f;
@@ -252,9 +252,9 @@ void add_launch_command(CLI::App& app, int& exit_code) {
   const auto options = std::make_shared<LaunchOptions>();
   add_command(app,
               {"launch",
-               "Several processes of a command on this machine",
-               "Rank 0 prints and keeps the run; what the others say comes on stderr behind their rank. "
-               "Where one fails, all end, with the\nexit code of the first.\n"
+               "Run a command in several processes on this machine",
+               "Rank 0 prints and keeps the run; the messages of the others appear on stderr, after their\n"
+               "rank. If one fails, all end, with the exit code of the first that failed.\n"
                "Examples:\n"
                "  bilevel launch --processes 2 -- solve --problem hyper-cleaning --iterations 50\n"
                "  bilevel launch --processes 4 -- compare --problem ridge --algorithms soba,bsa,ttsa,stocbio",

@@ -33,14 +33,15 @@ void print_learn(const LearnJobResult& result) {
     fmt::print("\ntest {}: {} over {} tasks of classes never seen (95 % interval)\n",
                result.regression ? "loss" : "accuracy", score_text(result.summary.test, result.regression),
                result.summary.test.tasks);
-    fmt::print("of the model after iteration {}, the best on the validation tasks, which is kept\n",
-               state.best_iteration);
+    fmt::print(
+        "measured with the model after iteration {}, the best on the validation tasks, which is kept\n",
+        state.best_iteration);
     if (result.baseline.test.tasks > 0) {
       fmt::print("logistic regression on the raw inputs of the same tasks: {}{}\n",
                  score_text(result.baseline.test, false),
-                 result.returns_baseline() ? "; better on the validation tasks, and so it is returned"
+                 result.returns_baseline() ? "; better on the validation tasks, and therefore returned"
                  : result.beats_baseline() ? ""
-                                           : "; what was learned is no better");
+                                           : "; the learned model is no better");
     }
   }
   fmt::print("{} iterations, {:.1f} s; {} inner and {} outer gradients, {} Hessian and {} cross products\n",
@@ -52,22 +53,21 @@ void print_learn(const LearnJobResult& result) {
 }  // namespace
 
 void add_learn_command(CLI::App& app, int& exit_code) {
-  add_job<LearnJobOptions>(
-      app, exit_code,
-      {"learn", "Learn across few-shot tasks (AID, ITD, ANIL, MAML, iMAML, K-RMD)",
-       "Each iteration takes some tasks, learns each from its few training examples by inner steps, and "
-       "moves what the\n"
-       "tasks share by the derivative of their validation loss through those steps or through their "
-       "solution.\n"
-       "Examples:\n"
-       "  bilevel learn --learner aid\n"
-       "  bilevel learn --data sinusoids --learner maml\n"
-       "  bilevel learn --data omniglot --data-dir data --learner hyper-representation --truncate 10 "
-       "--filters 16 \\\n"
-       "                --iterations 300\n"
-       "  bilevel learn --data my-classes/ --image-size 32 --shots 5 --learner anil\n"
-       "  bilevel learn --resume runs/learn-20260101-120000-0"},
-      run_learn, print_learn);
+  add_job<LearnJobOptions>(app, exit_code,
+                           {"learn", "Learn across few-shot tasks (AID, ITD, ANIL, MAML, iMAML, K-RMD)",
+                            "Each iteration takes some tasks, learns each from its few training examples by "
+                            "inner steps, and moves what the\n"
+                            "tasks share by the derivative of their validation loss through those steps or "
+                            "through their solution.\n"
+                            "Examples:\n"
+                            "  bilevel learn --learner aid\n"
+                            "  bilevel learn --data sinusoids --learner maml\n"
+                            "  bilevel learn --data omniglot --data-dir data --learner hyper-representation "
+                            "--truncate 10 --filters 16 \\\n"
+                            "                --iterations 300\n"
+                            "  bilevel learn --data my-classes/ --image-size 32 --shots 5 --learner anil\n"
+                            "  bilevel learn --resume runs/learn-20260101-120000-0"},
+                           run_learn, print_learn);
 }
 
 }  // namespace bilevel::cli

@@ -55,7 +55,7 @@ void print_names(const Names& /*names*/) {
 
 void add_list_command(CLI::App& app, int& exit_code) {
   add_question<ListOptions>(app, exit_code,
-                            {"list", "Problems, hypergradients, algorithms and optimisers by name",
+                            {"list", "List problems, hypergradients, algorithms and optimisers by name",
                              "Examples:\n"
                              "  bilevel list\n"
                              "  bilevel list --json"},

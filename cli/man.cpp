@@ -137,9 +137,9 @@ std::string program_man(const CLI::App& program) {
   }
   text +=
       ".SH OPTIONS\n"
-      ".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nof the program or, behind a command, of that command\n"
+      ".TP\n\\fB\\-h\\fR, \\fB\\-\\-help\\fR\nhelp for the program or, after a command, for that command\n"
       ".TP\n\\fB\\-\\-help\\-all\\fR\nall options of a command\n"
-      ".TP\n\\fB\\-\\-version\\fR\nversions of the program, of LibTorch and of BLAS\n"
+      ".TP\n\\fB\\-\\-version\\fR\nversions of the program, LibTorch and BLAS\n"
       ".SH \"EXIT STATUS\"\n"
       ".TP\n0\nsuccess\n"
       ".TP\n1\na file, the memory or the machine failed\n"

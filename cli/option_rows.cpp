@@ -30,7 +30,7 @@ std::string value_text(const Field& field, const std::string& turned_off) {
 
 std::string default_text(const OptionsView& options, const Field& field) {
   if (field.is_required) return "required";
-  if (!field.shows_default) return "by a rule";
+  if (!field.shows_default) return "depends";
   if (field.type == FieldType::flag) return options.words(field).front() == "true" ? "on" : "off";
   const std::vector<std::string> words = options.words(field);
   std::string text = words.empty() || words.front().empty() ? "" : fmt::format("{}", fmt::join(words, ","));
@@ -75,7 +75,7 @@ const CLI::App& command_of(const CLI::App& program, const std::string& name, con
   for (const CLI::App* command : commands_of(program)) {
     if (command->get_name() == name) return *command;
   }
-  throw std::invalid_argument(fmt::format("{} takes one command or none, not '{}'", takes, name));
+  throw std::invalid_argument(fmt::format("{} takes at most one command, not '{}'", takes, name));
 }
 
 }  // namespace bilevel::cli

@@ -15,7 +15,7 @@ struct OptionRow {
   std::string flag = {};          // "--inner-rate", or "names" where it is typed without a flag
   std::string turned_off = {};    // "--no-flip"; empty: it is never on by itself
   std::string value = {};         // "whole number, at least 0"
-  std::string default_text = {};  // "10", "by a rule", "required", or empty
+  std::string default_text = {};  // "10", "depends", "required", or empty
   std::string help = {}, heading = {};
   bool is_positional = false;
 

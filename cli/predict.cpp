@@ -48,7 +48,7 @@ void add_predict_command(CLI::App& app, int& exit_code) {
       {"predict", "Use the model of a finished run on new data",
        "Columns are matched by name, and prepared as the training file's were; pictures are resized and "
        "scaled\n"
-       "as in training. A label column may be missing; where it is there, the accuracy is shown.\n"
+       "as in training. A label column may be missing; if it is present, the accuracy is shown.\n"
        "Examples:\n"
        "  bilevel predict --run tuned --data new.csv --output predictions.csv\n"
        "  bilevel predict --run trained --data photos/ --output predictions.csv\n"

@@ -12,11 +12,11 @@ void add_output_fields(Fields<Options>& f, Process process) {
       .is(FieldKind::process)
       .first();
   f.add(
-       "quiet", [process](auto& o) -> auto& { return process(o).quiet; }, "no progress on stderr")
+       "quiet", [process](auto& o) -> auto& { return process(o).quiet; }, "show no progress on stderr")
       .is(FieldKind::process);
   f.add(
        "log_level", [process](auto& o) -> auto& { return process(o).log_level; },
-       "what stderr gets: error, warning, info or debug")
+       "messages to show on stderr: error, warning, info or debug")
       .one_of({"error", "warning", "info", "debug"})
       .is(FieldKind::process);
 }
@@ -26,14 +26,14 @@ void add_group_fields(Fields<Options>& f, Process process) {
   f.heading("several processes (bilevel launch, mpirun, srun, torchrun)");
   f.add(
        "backend", [process](auto& o) -> auto& { return process(o).group.backend; },
-       "how processes exchange tensors; by default nccl for those on GPUs if each process has its own GPU, "
-       "else gloo")
+       "how processes exchange tensors; default: nccl on GPUs if each process has its own GPU, otherwise "
+       "gloo")
       .one_of({"gloo", "nccl"})
       .by_rule()
       .is(FieldKind::process);
   f.add(
        "timeout", [process](auto& o) -> auto& { return process(o).group.timeout; },
-       "seconds that one waits for the others before all end")
+       "seconds that a process waits for the others before all end")
       .in(above(0))
       .is(FieldKind::process);
 }
@@ -46,17 +46,18 @@ const Fields<ProcessOptions>& ProcessOptions::fields() {
     Fields<O> f;
     f.heading("run");
     f.add(
-         "out", [](O & o) -> auto& { return o.out; }, "folder of the run; runs/COMMAND-DATE-SEED by default")
+         "out", [](O & o) -> auto& { return o.out; }, "folder of the run; default: runs/COMMAND-DATE-SEED")
         .is(FieldKind::process)
         .first();
     f.add(
          "resume", [](O & o) -> auto& { return o.resume; },
-         "goes on with what was stopped in this folder, to the same bits")
+         "resume the run in this folder; the results are the same bits")
         .is(FieldKind::process)
         .first();
     f.add(
          "config", [](O & o) -> auto& { return o.config; },
-         "options from a file: a run's config.json, other JSON or TOML; typed ones come first")
+         "read options from a file: a run's config.json, other JSON or TOML; the command line takes "
+         "precedence")
         .is(FieldKind::process);
     f.add(
          "save_every", [](O & o) -> auto& { return o.save_seconds; }, "seconds between two checkpoints")
@@ -64,7 +65,7 @@ const Fields<ProcessOptions>& ProcessOptions::fields() {
         .is(FieldKind::process);
     f.add(
          "tensorboard", [](O & o) -> auto& { return o.tensorboard; },
-         "an event file for TensorBoard beside metrics.jsonl")
+         "write an event file for TensorBoard beside metrics.jsonl")
         .is(FieldKind::process);
     add_output_fields(f, [](O& o) -> O& { return o; });
     add_group_fields(f, [](O& o) -> O& { return o; });
@@ -86,7 +87,7 @@ const Fields<KeptOptions>& KeptOptions::fields() {
   static const Fields<KeptOptions> table = [] {
     Fields<KeptOptions> f;
     f.add(
-         "out", [](KeptOptions & o) -> auto& { return o.process.out; }, "folder of what was found")
+         "out", [](KeptOptions & o) -> auto& { return o.process.out; }, "folder for the results")
         .is(FieldKind::process)
         .first();
     add_output_fields(f, [](KeptOptions& o) -> ProcessOptions& { return o.process; });

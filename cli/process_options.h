@@ -26,7 +26,7 @@ struct OutputOptions {
   Given given = {};
   static const Fields<OutputOptions>& fields();
 };
-// For jobs that keep what they found in a folder, and cannot be gone on with.
+// For jobs that keep their results in a folder and cannot be resumed.
 struct KeptOptions {
   ProcessOptions process = {};
   Given given = {};

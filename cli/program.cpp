@@ -40,7 +40,7 @@ std::string version_text() {
                                  facts.cuda ? " with CUDA" : "", facts.blas);
   if (const BlasKernels kernels = blas_kernels(); !kernels.running.empty()) {
     text += fmt::format("\nBLAS kernels {}", kernels.running);
-    if (kernels.own_setting) text += ", as OPENBLAS_CORETYPE says";
+    if (kernels.own_setting) text += ", as set by OPENBLAS_CORETYPE";
     if (kernels.fallback()) text += fmt::format("; this processor can run {}", kernels.best);
   }
   for (const std::string& warning : facts.warnings) text += "\nwarning: " + warning;
@@ -100,8 +100,8 @@ std::string unknown_option(const std::string& flag, const std::vector<std::strin
                      near.empty() ? "" : fmt::format("; did you mean {}?", near));
 }
 
-// What was typed and nobody takes, in the order in which it was typed; empty where all was taken. A value
-// behind an unknown option is left over with it, and not worth a word.
+// The words that no option takes, in the order in which they were typed; empty if all were taken. A value
+// after an unknown option is left over with it, and not mentioned.
 std::string unknown_words(const CLI::App& command, const std::vector<std::string>& typed) {
   std::vector<std::string> flags, unknown, others;
   for (const CLI::Option* option : all_options(command)) {
@@ -118,7 +118,7 @@ std::string unknown_words(const CLI::App& command, const std::vector<std::string
   }
   if (!unknown.empty()) return fmt::format("{}", fmt::join(unknown, "; "));
   if (others.empty()) return "";
-  return fmt::format("{}: no option stands before {}", fmt::join(others, ", "),
+  return fmt::format("{}: no option precedes {}", fmt::join(others, ", "),
                      others.size() == 1 ? "it" : "them");
 }
 
@@ -191,7 +191,7 @@ int parse_and_run(int argc, char** argv) {
   try {
     app->parse(count, pointers.data());
   } catch (const CLI::Success& help_or_version) {
-    // CLI11 would print to std::cout, whose failures nobody reads.
+    // CLI11 would print to std::cout, whose failures are not noticed.
     std::ostringstream text;
     const int code = app->exit(help_or_version, text, text);
     fmt::print("{}", text.str());
@@ -222,8 +222,7 @@ std::unique_ptr<CLI::App> make_program(int& exit_code) {
   app.require_subcommand(1);
   app.footer(
       "bilevel COMMAND --help, or bilevel help COMMAND, shows a command's options; bilevel help --markdown "
-      "or "
-      "--man all of all commands.");
+      "or --man all options of all commands.");
   add_search_command(app, exit_code);
   add_clean_command(app, exit_code);
   add_tune_command(app, exit_code);

@@ -56,7 +56,7 @@ void print_query(const QueryJobResult& result) {
 
 void add_query_command(CLI::App& app, int& exit_code) {
   add_question<QueryJobOptions>(app, exit_code,
-                                {"query", "What trained cells reached, from a benchmark's table",
+                                {"query", "Look up the accuracies of trained cells in a benchmark's table",
                                  "Regret is the table's best accuracy minus the cell's.\n"
                                  "Examples:\n"
                                  "  bilevel query --benchmark nasbench201.csv --best 5 --by cifar10_test\n"

@@ -58,10 +58,10 @@ int say_failure(const RankFailure& failed) {
 void require_command_for_ranks(const std::string& command) {
   const RankPlace place = rank_from_environment();
   if (place.alone() || std::find(for_ranks.begin(), for_ranks.end(), command) != for_ranks.end()) return;
-  throw std::invalid_argument(fmt::format(
-      "{} started {} processes of `bilevel {}`, each of which would do the whole of it: only {} divide "
-      "their work; start one process",
-      place.launcher, place.size, command, fmt::join(for_ranks, ", ")));
+  throw std::invalid_argument(
+      fmt::format("{} started {} processes of `bilevel {}`, each of which would do all the work: only {} "
+                  "divide their work; start one process",
+                  place.launcher, place.size, command, fmt::join(for_ranks, ", ")));
 }
 
 int run_ranked(const GroupOptions& options, const Given& given, const RankedWork& work) {
@@ -69,10 +69,9 @@ int run_ranked(const GroupOptions& options, const Given& given, const RankedWork
   if (place.alone()) {
     const bool backend = given(options.backend), timeout = given(options.timeout);
     if (place.launcher.empty() && (backend || timeout)) {
-      throw OptionError(
-          fmt::format("{}: this process is alone; start several by `bilevel launch`, mpirun, srun or "
-                      "torchrun",
-                      named(backend ? "backend" : "timeout")));
+      throw OptionError(fmt::format(
+          "{}: there is only one process; start several with `bilevel launch`, mpirun, srun or torchrun",
+          named(backend ? "backend" : "timeout")));
     }
     if (!backend) return work(nullptr);  // a launcher's only process has nobody to wait for
   }

@@ -35,18 +35,18 @@ const Fields<ReportOptions>& ReportOptions::fields() {
   static const Fields<ReportOptions> table = [] {
     Fields<ReportOptions> f;
     f.add(
-         "folders", [](auto& o) -> auto& { return o.folders; }, "of the runs; several are a study")
+         "folders", [](auto& o) -> auto& { return o.folders; }, "folders of the runs; several make a study")
         .required()
         .first();
     f.add(
          "out", [](auto& o) -> auto& { return o.out; },
-         "file to write; report.html in the run's folder, comparison.html beside the first of several")
+         "file to write; default: report.html in the run's folder, or comparison.html beside the first of "
+         "several")
         .first();
     f.add(
          "by", [](auto& o) -> auto& { return o.by; },
-         "options that tell the configurations of several runs apart, with commas: method,guard; left out: "
-         "all "
-         "that differ but the seed")
+         "options that distinguish the configurations of several runs, separated by commas: method,guard; "
+         "default: all that differ, except the seed")
         .first();
     return f;
   }();
@@ -63,7 +63,7 @@ struct Reported {
 Reported report_one(const ReportOptions& o, const RunData& run, const JobReport& job) {
   if (!o.by.empty()) {
     throw OptionError(
-        fmt::format("{}: parts several runs into configurations, and one run was given", named("by")));
+        fmt::format("{}: groups several runs into configurations, but only one run was given", named("by")));
   }
   const std::string out = o.out.empty() ? o.folders.front() + "/report.html" : o.out;
   write_file(out, run_page(run, job));
@@ -130,8 +130,8 @@ void add_report_command(CLI::App& app, int& exit_code) {
   add_question<ReportOptions>(
       app, exit_code,
       {"report",
-       "A run as one HTML page, or several runs as a study",
-       "Runs that differ in nothing but the seed are one configuration: several folders give mean, standard "
+       "Write a run as one HTML page, or several runs as a study",
+       "Runs that differ only in the seed are one configuration: several folders give mean, standard "
        "deviation\n"
        "and number of runs of each configuration, as a page and as a table (-table.csv, .md and .tex beside "
        "the page).\n"

@@ -18,7 +18,7 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
   add_kept_question<reproduce::ReproduceJobOptions>(
       app, exit_code,
       {"reproduce",
-       "The papers' tables and figures again, ours beside theirs",
+       "Reproduce the papers' tables and figures, ours beside theirs",
        footer + "Example:\n  bilevel reproduce krmd:toy --scale quick",
        {"item"}},
       "", reproduce::run_reproduce,

@@ -90,7 +90,7 @@ struct RunsOptions {
     static const Fields<RunsOptions> table = [] {
       Fields<RunsOptions> f;
       f.add(
-           "folder", [](auto& o) -> auto& { return o.folder; }, "where to look")
+           "folder", [](auto& o) -> auto& { return o.folder; }, "folder to look in")
           .first();
       return f;
     }();
@@ -122,7 +122,7 @@ RunList list_runs(const RunsOptions& options, RunContext& /*context*/) {
 
 void print_list(const RunList& list) {
   if (!list.missing.empty()) {
-    fmt::print("there is no folder {}: long commands make it, or say where their runs are\n", list.missing);
+    fmt::print("there is no folder {}: jobs make it, or name the folders of their runs\n", list.missing);
     return;
   }
   size_t width = 6;
@@ -161,7 +161,7 @@ struct ShowOptions {
     static const Fields<ShowOptions> table = [] {
       Fields<ShowOptions> f;
       f.add(
-           "folder", [](auto& o) -> auto& { return o.folder; }, "of the run")
+           "folder", [](auto& o) -> auto& { return o.folder; }, "folder of the run")
           .required()
           .first();
       return f;
@@ -208,14 +208,14 @@ void print_run(const WholeRun& run) {
   print_object("summary", run.summary);
   if (run.metrics.torn > 0) fmt::print("\n{} torn line(s) of metrics.jsonl are left out\n", run.metrics.torn);
   if (facts.status == RunStatus::interrupted || facts.status == RunStatus::killed) {
-    fmt::print("\nit can go on: bilevel {} --resume {}\n", facts.command, shell_word(facts.folder));
+    fmt::print("\nresume it with: bilevel {} --resume {}\n", facts.command, shell_word(facts.folder));
   }
 }
 
 void add_runs_command(CLI::App& app, int& exit_code) {
   add_question<RunsOptions>(app, exit_code,
                             {"runs",
-                             "List the runs under a folder, and how they stand",
+                             "List the runs under a folder and their status",
                              "Examples:\n"
                              "  bilevel runs\n"
                              "  bilevel runs studies --json",
@@ -227,7 +227,7 @@ void add_show_command(CLI::App& app, int& exit_code) {
   add_question<ShowOptions>(
       app, exit_code,
       {"show",
-       "Print one run: how it stands, its options, its last numbers",
+       "Print one run: its status, its options and its last numbers",
        "Example:\n"
        "  bilevel show runs/search-20260101-120000-0",
        {"folder"}},

@@ -1,4 +1,4 @@
-// `bilevel search`: a network for one's images, by differentiable architecture search.
+// `bilevel search`: a network for your own images, by differentiable architecture search.
 
 #include "bilevel/jobs/search.h"
 
@@ -56,11 +56,11 @@ void print_search(const SearchJobResult& result) {
       s.history.back().implicit_over_direct < 0.1) {
     fmt::print(
         "the implicit term is {:.2g} of the direct one: this search is close to first order; more --terms, a "
-        "larger --linear-rate (or auto) or --method cg --curvature gauss-newton make it count\n",
+        "larger --linear-rate (or auto) or --method cg --curvature gauss-newton would increase it\n",
         s.history.back().implicit_over_direct);
   }
   if (!result.baselines.empty()) {
-    fmt::print("\ntrained alike, {} images:\n", result.baselines_on);
+    fmt::print("\ntrained with the same options, {} images:\n", result.baselines_on);
     for (const nas::TrainedCell& cell : result.baselines) {
       fmt::print("{:>12}{:>8.2f} %  {}\n", cell.name, cell.accuracy, nas::genotype_text(cell.genotype));
     }
@@ -85,7 +85,7 @@ void print_rows(const char* title, const std::vector<SearchProfile::Row>& rows, 
 
 void print_profile(const SearchProfile& profile) {
   print_rows("oracle call", profile.oracle_calls, profile.seconds);
-  print_rows("operation, without those it calls", profile.operations, profile.seconds);
+  print_rows("operation, excluding those it calls", profile.operations, profile.seconds);
   double inside = 0;
   for (const SearchProfile::Row& row : profile.operations) inside += row.seconds;
   fmt::print("{:.1f} s in all, {:.1f} of them in these operations\n", profile.seconds, inside);
@@ -101,7 +101,7 @@ void print_search_and_profile(const SearchJobResult& result) {
 void add_search_command(CLI::App& app, int& exit_code) {
   add_job<SearchJobOptions>(
       app, exit_code,
-      {"search", "Search a network for images (iDARTS, DARTS, GDAS, random)",
+      {"search", "Search for an image network's architecture (iDARTS, DARTS, GDAS, random)",
        "A network with all operations of a space is trained on one half of the images while alpha, the "
        "weights of the\n"
        "operations, follows the hypergradient of the loss on the other half; the strongest operations are "

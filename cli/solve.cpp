@@ -45,8 +45,7 @@ void print_solve(const SolveJobResult& result) {
   if (some_vacuous) {
     fmt::print(
         "vacuous: the bound is longer than the hypergradient itself and says nothing, not even its sign; "
-        "solve the "
-        "inner problem further (--inner-steps) or regularise it more\n");
+        "solve the inner problem further (--inner-steps) or regularise it more\n");
   }
   fmt::print(
       "\nstopped: {} after {} iterations, {:.3f} s; {} inner and {} outer gradients, {} Hessian and {} cross "
@@ -60,18 +59,17 @@ void print_solve(const SolveJobResult& result) {
 }  // namespace
 
 void add_solve_command(CLI::App& app, int& exit_code) {
-  add_job<SolveJobOptions>(
-      app, exit_code,
-      {"solve", "Run one algorithm on one problem",
-       "Examples:\n"
-       "  bilevel solve --problem ridge --algorithm aid-cg --iterations 200\n"
-       "  bilevel solve --problem hyper-cleaning --algorithm soba --inner-batch 20 --outer-batch 20 --out "
-       "run1\n"
-       "  bilevel solve --problem mlp --algorithm double-loop --method cg --curvature gauss-newton --damping "
-       "0.01\n"
-       "  bilevel solve --problem ridge --method auto --accuracy 0.001\n"
-       "  bilevel solve --resume runs/solve-20260101-120000-0"},
-      run_solve, print_solve);
+  add_job<SolveJobOptions>(app, exit_code,
+                           {"solve", "Run one algorithm on one problem",
+                            "Examples:\n"
+                            "  bilevel solve --problem ridge --algorithm aid-cg --iterations 200\n"
+                            "  bilevel solve --problem hyper-cleaning --algorithm soba --inner-batch 20 "
+                            "--outer-batch 20 --out run1\n"
+                            "  bilevel solve --problem mlp --algorithm double-loop --method cg --curvature "
+                            "gauss-newton --damping 0.01\n"
+                            "  bilevel solve --problem ridge --method auto --accuracy 0.001\n"
+                            "  bilevel solve --resume runs/solve-20260101-120000-0"},
+                           run_solve, print_solve);
 }
 
 }  // namespace bilevel::cli

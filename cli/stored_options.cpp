@@ -106,14 +106,14 @@ void take_config(const std::string& job, OptionsView options, ProcessOptions& pr
     const bool is_json = first == '{' || path.ends_with(".json");
     give_stored(job, options, process, is_json ? read_json_options(job, path) : read_toml_options(path));
   } catch (const FileError& error) {
-    throw OptionError(fmt::format("{}: {}; correct the file, or begin with a copy of a run's config.json",
+    throw OptionError(fmt::format("{}: {}; correct the file, or start from a copy of a run's config.json",
                                   named("config", path), error.cause()));
   } catch (const std::exception& error) {
     throw OptionError(fmt::format("{}: {}", named("config", path), marked_message(error)));
   }
 }
 
-// A run goes on as it began: only where it runs and where its files are may change.
+// A resumed run keeps its options: only where it runs and where its files are may change.
 void take_resumed(const std::string& job, OptionsView options, ProcessOptions& process) {
   const std::string& folder = process.resume;
   require_run_to_resume(folder);
@@ -129,7 +129,8 @@ void take_resumed(const std::string& job, OptionsView options, ProcessOptions& p
       std::vector<std::string> names;
       for (const std::string& field : changed) names.push_back(named(field));
       throw OptionError(fmt::format(
-          "{} with {}: a run goes on as it began; begin another with {} and what is to be different",
+          "{} with {}: a resumed run keeps its options. To change them, start a new run with {} and the "
+          "changed options",
           named("resume", folder), fmt::join(names, ", "), named("config", folder + "/config.json")));
     }
     give_stored(job, options, process, stored.given);
@@ -149,12 +150,12 @@ void take_resumed(const std::string& job, OptionsView options, ProcessOptions& p
 
 void take_stored_options(const std::string& job, OptionsView options, ProcessOptions& process) {
   if (!process.resume.empty() && !process.out.empty()) {
-    throw OptionError(fmt::format("{} with {}: a run goes on in its own folder",
+    throw OptionError(fmt::format("{} with {}: a resumed run stays in its own folder",
                                   named("resume", process.resume), named("out", process.out)));
   }
   if (!process.resume.empty() && !process.config.empty()) {
-    throw OptionError(fmt::format("{} with {}: a run goes on as it began", named("resume", process.resume),
-                                  named("config", process.config)));
+    throw OptionError(fmt::format("{} with {}: a resumed run keeps its options",
+                                  named("resume", process.resume), named("config", process.config)));
   }
   if (!process.config.empty()) take_config(job, options, process);
   if (!process.resume.empty()) take_resumed(job, options, process);

@@ -61,7 +61,7 @@ std::string verdict(const TuneJobResult& result) {
   // Of a single row there is no error.
   const std::string measured = fmt::format(
       "{:+.4f} +- {}", r.gain, std::isfinite(r.gain_error) ? fmt::format("{:.4f}", r.gain_error) : "?");
-  const std::string on = "rows that were not searched on";
+  const std::string on = "rows that the search did not use";
   if (r.averaged) {
     return fmt::format(
         "The mean of three models is returned, each weighted by how well it predicts held-out rows: one "
@@ -74,8 +74,8 @@ std::string verdict(const TuneJobResult& result) {
                        on);
   }
   return fmt::format(
-      "One regulariser for all features is returned: one per {} gains {} in the loss of {}, which is "
-      "less than two standard errors.",
+      "One regulariser for all features is returned: one per {} gains {} in the loss of {}, which is less "
+      "than two standard errors.",
       what, measured, on);
 }
 
@@ -103,8 +103,8 @@ void print_found_point(const TuneJobResult& result) {
       result.train_examples, result.valid_examples, result.test_examples, result.feature_names.size(),
       result.class_names.size(), result.nonzeros);
   fmt::print(
-      "{}: {} iterations in {:.1f} s ({} inner and {} outer gradients, {} Hessian and {} cross "
-      "products); inner rate {:.4g}, outer rate {:.4g} of {}\n\n",
+      "{}: {} iterations in {:.1f} s ({} inner and {} outer gradients, {} Hessian and {} cross products); "
+      "inner rate {:.4g}, outer rate {:.4g} of {}\n\n",
       search.summary.algorithm, search.summary.state.iteration, search.summary.seconds, counts.inner_gradient,
       counts.outer_gradient, counts.hessian, counts.cross, search.inner_rate, search.settings.outer.rate,
       search.settings.outer.optimizer);

@@ -1,4 +1,4 @@
-// Finds the wrong labels of one's own tensors: two clouds of points, of which some have the other one's
+// Finds the wrong labels of your own tensors: two clouds of points, of which some have the other one's
 // label, and a few points that are known to be right. Needs nlohmann-json, which the jobs' results are also
 // given as.
 
@@ -20,7 +20,7 @@ int main() {
 
   bilevel::CleanJobOptions options;
   options.compute.dtype = "double";
-  bilevel::RunContext context;  // keeps nothing, says nothing
+  bilevel::RunContext context;  // keeps and prints nothing
   const bilevel::CleanJobResult result = bilevel::run_clean(options, data, context);
   for (const int64_t i : result.clean.suspects) {
     const auto suggested = static_cast<size_t>(result.clean.suggested[i].item<int64_t>());

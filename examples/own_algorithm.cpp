@@ -1,4 +1,4 @@
-// An algorithm of one's own, compared with built-in ones at the same budget and with the same search for
+// A user-defined algorithm, compared with built-in ones at the same budget and with the same search for
 // rates: one inner step, then one step of x along the T1-T2 hypergradient df/dx - C df/dw.
 
 #include <bilevel/bilevel.h>

@@ -1,4 +1,4 @@
-// An estimator of one's own, measured beside the built-in ones: df/dx - C v with the v that one step of
+// A user-defined estimator, measured beside the built-in ones: df/dx - C v with the v that one step of
 // steepest descent on the linear system gives, (p'p / p'Hp) p with p = df/dw.
 
 #include <bilevel/bilevel.h>

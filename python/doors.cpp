@@ -33,7 +33,7 @@ class Lent {
   explicit Lent(T& what) : what_(&what) {}
   T& get() const {
     if (what_ == nullptr) {
-      throw std::runtime_error("it was lent for the time of one call, which is over: keep tensors instead");
+      throw std::runtime_error("it is valid only during one call, which is over: keep tensors instead");
     }
     return *what_;
   }

@@ -1,5 +1,5 @@
 // Exceptions of the library as Python's own types, with the same words: a mistake in an option is a
-// ValueError, a run that cannot go on a RuntimeError, a file that is not there a FileNotFoundError.
+// ValueError, a run that cannot be resumed a RuntimeError, a file that is not there a FileNotFoundError.
 
 #include <torch/csrc/utils/pybind.h>
 
@@ -78,7 +78,7 @@ py::handle not_finite_type() { return types().not_finite; }
 void add_errors(py::module_& m) {
   types().option = add_type(m, "OptionError", PyExc_ValueError,
                             "A mistake in an option: its name, its value and the bound.");
-  types().run = add_type(m, "RunError", PyExc_RuntimeError, "A run that cannot begin, or not go on.");
+  types().run = add_type(m, "RunError", PyExc_RuntimeError, "A run that cannot be started or resumed.");
   types().not_finite = add_type(m, "NotFiniteError", PyExc_RuntimeError,
                                 "The mathematics left the finite numbers: where, and what to change.");
   py::register_exception_translator(&translate);

@@ -21,7 +21,7 @@ const Fields<HypergradientOptions>& HypergradientOptions::fields() {
     for (const EstimatorRow& row : estimator_rows()) methods.push_back(row.name);
     Fields<O> f;
     f.add(
-         "method", [](O & o) -> auto& { return o.method; }, "which estimator")
+         "method", [](O & o) -> auto& { return o.method; }, "estimator of the hypergradient")
         .one_of(std::move(methods))
         .first();
     f.add(
@@ -30,7 +30,8 @@ const Fields<HypergradientOptions>& HypergradientOptions::fields() {
         .in(at_least(0, bounds::within_step))
         .first();
     f.add(
-         "truncate", [](O & o) -> auto& { return o.settings.truncate; }, "K: the steps that truncated keeps")
+         "truncate", [](O & o) -> auto& { return o.settings.truncate; },
+         "K: number of steps that truncated keeps")
         .in(at_least(0, bounds::within_step));
     f.add(
          "relative_tolerance", [](O & o) -> auto& { return o.settings.relative_tolerance; },
@@ -38,30 +39,31 @@ const Fields<HypergradientOptions>& HypergradientOptions::fields() {
         .in(at_least(0));
     f.add(
          "linear_rate", [](O & o) -> auto& { return o.settings.linear_rate; },
-         fmt::format("rate of neumann and fixed-point, below 2 / the largest curvature; 0 = {}",
+         fmt::format("linear rate of neumann and fixed-point, below 2 / the largest curvature; 0 = {}",
                      named("inner_rate")))
         .in(at_least(0));
     f.add(
-         "damping", [](O & o) -> auto& { return o.settings.curvature.damping; }, "rho in H + rho I")
+         "damping", [](O & o) -> auto& { return o.settings.curvature.damping; }, "damping rho in H + rho I")
         .in(at_least(0));
     f.add(
-         "curvature", [](O & o) -> auto& { return o.settings.curvature.kind; }, "hessian or gauss-newton")
+         "curvature", [](O & o) -> auto& { return o.settings.curvature.kind; },
+         "curvature matrix: hessian or gauss-newton")
         .one_of({"hessian", "gauss-newton"});
     f.add(
         "difference_hessian", [](O & o) -> auto& { return o.settings.curvature.difference_hessian; },
-        "central differences in place of Hessian products");
+        "use central differences in place of Hessian products");
     f.add(
         "difference_cross", [](O & o) -> auto& { return o.settings.curvature.difference_cross; },
-        "central differences in place of the cross product, as DARTS and iDARTS take it");
+        "use central differences in place of the cross product, as DARTS and iDARTS do");
     f.add(
          "difference_step", [](O & o) -> auto& { return o.settings.curvature.difference_step; },
-         "how far w moves for such a difference")
+         "distance that w is moved for a difference")
         .in(above(0));
     f.add(
-        "seed", [](O & o) -> auto& { return o.settings.seed; }, "of nystrom's directions");
+        "seed", [](O & o) -> auto& { return o.settings.seed; }, "random seed for nystrom's directions");
     f.add(
          "checkpoint_megabytes", [](O & o) -> auto& { return o.checkpoint_megabytes; },
-         "budget of reverse-binomial")
+         "memory budget of reverse-binomial")
         .in(above(0, 1e9));
     f.add(
         "error_bound", [](O & o) -> auto& { return o.error_bound; },
@@ -69,7 +71,7 @@ const Fields<HypergradientOptions>& HypergradientOptions::fields() {
     f.heading("inner loop");
     f.add(
          "inner_steps", [](O & o) -> auto& { return o.inner.steps; },
-         "T, from the w that is given; 0: w is taken as it is, which methods through the steps cannot")
+         "T: inner steps from the given w; 0 = use w as it is, which estimators through the steps cannot")
         .in(at_least(0, bounds::within_step))
         .first();
     f.add(
@@ -78,14 +80,15 @@ const Fields<HypergradientOptions>& HypergradientOptions::fields() {
         .by_rule()
         .first();
     f.add(
-         "inner_optimizer", [](O & o) -> auto& { return o.inner.optimizer; }, "which inner steps")
+         "inner_optimizer", [](O & o) -> auto& { return o.inner.optimizer; }, "inner optimiser")
         .one_of(inner_optimizer_names());
     f.add(
-         "inner_momentum", [](O & o) -> auto& { return o.inner.momentum; }, "of heavy-ball and nesterov")
+         "inner_momentum", [](O & o) -> auto& { return o.inner.momentum; },
+         "momentum of heavy-ball and nesterov")
         .in(from_0_below_1());
     f.add(
          "inner_clip", [](O & o) -> auto& { return o.inner.clip_norm; },
-         "largest norm of an inner gradient; 0 = any")
+         "clip inner gradients to this norm; 0 = no clipping")
         .in(at_least(0));
     f.add(
         "inner_schedule", [](O & o) -> auto& { return o.inner.schedule; },
@@ -132,7 +135,7 @@ std::vector<EstimatorField> given_estimator_fields(HypergradientOptions& options
 
 [[noreturn]] void refuse(const std::string& field, const std::string& method) {
   throw OptionError(
-      fmt::format("{} changes nothing for {}: leave it out", named(field), named("method", method)));
+      fmt::format("{} has no effect with {}; leave it out", named(field), named("method", method)));
 }
 
 }  // namespace
@@ -141,7 +144,7 @@ void HypergradientOptions::check_inner(bool implicit, bool rate_is_read) const {
   if (inner.steps == 0) {
     if (!implicit) {
       throw OptionError(fmt::format(
-          "{} differentiates the inner steps: give {} and {}, or take an implicit method such as cg",
+          "{} differentiates the inner steps: give {} and {}, or use an implicit estimator such as cg",
           named("method", method), named("inner_steps"), named("inner_rate")));
     }
     const std::pair<bool, const char*> unread[] = {{given(inner.rate) && !rate_is_read, "inner_rate"},
@@ -151,7 +154,7 @@ void HypergradientOptions::check_inner(bool implicit, bool rate_is_read) const {
                                                    {given(inner.schedule), "inner_schedule"}};
     for (const auto& [is_given, field] : unread) {
       if (is_given) {
-        throw OptionError(fmt::format("{} changes nothing without {}", named(field), named("inner_steps")));
+        throw OptionError(fmt::format("{} has no effect without {}", named(field), named("inner_steps")));
       }
     }
     return;
@@ -187,8 +190,9 @@ std::shared_ptr<const HypergradientEstimator> HypergradientOptions::make() {
 void HypergradientOptions::check_own(const HypergradientEstimator& estimator) {
   method = std::string(estimator.name());
   for (const EstimatorField& one : given_estimator_fields(*this)) {
-    throw OptionError(fmt::format("{} is of the library's own estimators: give it to {} when it is made",
-                                  named(one.name), method));
+    throw OptionError(
+        fmt::format("{} applies to the library's estimators only: give it to {} when it is made",
+                    named(one.name), method));
   }
   inner.schedule.total_steps = std::max<int64_t>(inner.steps, 1);
   check_inner(estimator.implicit(), false);

@@ -45,7 +45,7 @@ struct Call {
   py::dict keywords, place;
   py::object listener;
   py::object data;           // in memory, or None
-  py::object problem, x, w;  // of one's own, or None
+  py::object problem, x, w;  // user-defined, or None
   py::object inner_rate;     // of that problem, or None: it is measured
   int64_t inner_steps = 100;
   std::string problem_name;
@@ -70,7 +70,7 @@ Call read(const py::dict& call) {
   return c;
 }
 
-// ---- problems of one's own ----
+// ---- user-defined problems ----
 
 // 1 / the largest curvature at the start.
 double measured_rate(const Problem& problem) {

@@ -54,7 +54,7 @@ RunContext make_context(const py::object& listener, const py::dict& place) {
   RunContext::Place where{.out = place_of(place, "out"), .resume = place_of(place, "resume")};
   where.keep = !where.out.empty() || !where.resume.empty();
   if (!where.out.empty() && !where.resume.empty()) {
-    throw OptionError(fmt::format("{} with {}: a run goes on in its own folder",
+    throw OptionError(fmt::format("{} with {}: a resumed run stays in its own folder",
                                   named("resume", where.resume), named("out", where.out)));
   }
   if (place.contains("save_every") && !place["save_every"].is_none()) {
@@ -114,8 +114,8 @@ void take_resumed(const std::string& job, OptionsView options, const py::dict& p
     std::vector<std::string> names;
     for (const std::string& field : changed) names.push_back(named(field));
     throw OptionError(
-        fmt::format("{} with {}: a run goes on as it began; begin another with {} and what is to be "
-                    "different",
+        fmt::format("{} with {}: a resumed run keeps its options. To change them, start a new run with {} "
+                    "and the changed options",
                     named("resume", folder), fmt::join(names, ", "), named("out")));
   }
   NamedWords known;

@@ -20,7 +20,7 @@ namespace py = pybind11;
 // the attribute wants_steps; `place` a dict with out, resume and save_every. Its functions take the lock.
 RunContext make_context(const py::object& listener, const py::dict& place);
 
-// Before a job: the options of the run that `place` resumes, which goes on as it began.
+// Before a job: the options of the run that `place` resumes, which keeps its options.
 void take_resumed(const std::string& job, OptionsView options, const py::dict& place);
 
 }  // namespace bilevel::python

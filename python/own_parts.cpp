@@ -37,7 +37,7 @@ void refuse_unread_by_own(const SolveJobOptions& options, const std::string& nam
   const AlgorithmSettings& settings = o.algorithm.settings;
   refuse_ignored_accuracy(o.given, o.automatic, Json(), false);
   if (is_estimator && o.given(o.algorithm.algorithm) && o.algorithm.algorithm != "double-loop") {
-    throw OptionError(fmt::format("{} does not take an estimator of one's own: leave it out, or take {}",
+    throw OptionError(fmt::format("{} does not take a user-defined estimator: leave it out, or use {}",
                                   named("algorithm", o.algorithm.algorithm),
                                   named("algorithm", "double-loop")));
   }
@@ -51,15 +51,14 @@ void refuse_unread_by_own(const SolveJobOptions& options, const std::string& nam
     if (!view.is_given(view.at(option))) continue;
     if (!reads.contains(option)) {
       throw OptionError(
-          fmt::format("{} changes nothing for {}: give it to {} when it is made", named(option), name, name));
+          fmt::format("{} has no effect with {}: give it to {} when it is made", named(option), name, name));
     }
     if (is_estimator || option == "outer_momentum") require_read({"double-loop"}, settings, option);
   }
   if (o.algorithm.solve.on_failure != OnFailure::stop) {
-    throw OptionError(
-        fmt::format("{}: {} is of one's own, and repairs are known for the library's algorithms alone; "
-                    "leave it out",
-                    named("on_failure", std::string(name_of(o.algorithm.solve.on_failure))), name));
+    throw OptionError(fmt::format(
+        "{}: {} is user-defined, and repairs are known only for the library's algorithms; leave it out",
+        named("on_failure", std::string(name_of(o.algorithm.solve.on_failure))), name));
   }
 }
 

@@ -203,15 +203,15 @@ PointedProblem pointed(const py::object& problem, const py::object& x, const py:
 }
 
 void add_problems(py::module_& m) {
-  py::class_<Batch>(m, "Batch",
-                    "Which examples a loss is asked for, and the seed of all that is random in using them.")
+  py::class_<Batch>(
+      m, "Batch", "The examples that a loss is evaluated on, and the seed for all random operations on them.")
       .def_property_readonly(
           "index",
           [](const Batch& b) -> py::object {
             return b.is_full() ? py::object(py::none()) : py::cast(b.index);
           },
           "int64 positions on the CPU; None = all examples")
-      .def_readonly("seed", &Batch::seed, "of dropout, augmentation and noise")
+      .def_readonly("seed", &Batch::seed, "random seed for dropout, augmentation and noise")
       .def_property_readonly("is_full", &Batch::is_full)
       .def(
           "rows", [](const Batch& b, const Tensor& all) { return rows_of(all, b); }, py::arg("tensor"),
@@ -230,11 +230,9 @@ void add_problems(py::module_& m) {
   py::class_<ProblemByName>(m, "ProblemByName", "A problem that the library knows by name.")
       .def_property_readonly("name", [](const ProblemByName& p) { return p.named->name; })
       .def_property_readonly(
-          "x", [](const ProblemByName& p) { return p.named->problem->initial_outer(p.seed); },
-          "where it starts")
+          "x", [](const ProblemByName& p) { return p.named->problem->initial_outer(p.seed); }, "start of x")
       .def_property_readonly(
-          "w", [](const ProblemByName& p) { return p.named->problem->initial_inner(p.seed); },
-          "where it starts")
+          "w", [](const ProblemByName& p) { return p.named->problem->initial_inner(p.seed); }, "start of w")
       .def_property_readonly("inner_rate", [](const ProblemByName& p) { return p.named->inner_rate; })
       .def_property_readonly("inner_steps", [](const ProblemByName& p) { return p.named->inner_steps; })
       .def_property_readonly("options", [](const ProblemByName& p) { return p.options; })

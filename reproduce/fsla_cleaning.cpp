@@ -162,8 +162,7 @@ Json fsla_cleaning(const ReproduceOptions& options) {
                 "The figures' values are not in the paper's text, nor the channels of its network."};
   notes.push_back(
       "CG has the Gauss-Newton matrix: on the Hessian most of its solves meet negative curvature, and the "
-      "run "
-      "ends.");
+      "run ends.");
   if (!options.full()) notes.push_back("a network of 4 and 8 channels");
   for (const std::string set : {"mnist", "fashion-mnist"}) {
     const CleaningJob job = load(set, options);

@@ -229,8 +229,7 @@ Json idarts_table2(const ReproduceOptions& options) {
   Json notes = search_notes(ground, all, searched);
   notes.push_back(
       "Parameters are of the network for CIFAR-10 (36 channels, 20 cells), multiply-adds of that for "
-      "ImageNet (48 "
-      "channels, 14 cells, 224 x 224), both without the second head.");
+      "ImageNet (48 channels, 14 cells, 224 x 224), both without the second head.");
   notes.push_back(
       !ground.data ? "No images, so that no network of our cells is trained: `bilevel data get cifar10`."
       : options.full()

@@ -238,13 +238,10 @@ Json idarts_table4(const ReproduceOptions& options) {
                 "were taken and have reverse mode as theirs.",
                 damping, 1 / safe_rate),
             "Bytes are of the vectors that an estimator holds at once beside w, x and its result; the graph "
-            "of "
-            "one product, of the same size for all rows, is not among them.",
+            "of one product, of the same size for all rows, is not among them.",
             "K counts Hessian products: the series has K + 1 terms, as Eqs. 8, 44 and 45 have it. One scan "
-            "of "
-            "table 4 prints the sum to K - 1, the other to K; truncated with K steps has K terms, so that at "
-            "a "
-            "stationary point truncated(K) is the series with K - 1."})}};
+            "of table 4 prints the sum to K - 1, the other to K; truncated with K steps has K terms, so that "
+            "at a stationary point truncated(K) is the series with K - 1."})}};
 }
 
 }  // namespace bilevel::reproduce

@@ -333,8 +333,7 @@ void save_runs(const std::vector<SearchRuns>& all, const std::string& file, cons
   if (options.out.empty()) return;
   write_file(std::filesystem::path(options.out) / file, [&](std::ostream& to) {
     to << "setting,method,T,K,rate,alpha_rate,seed,epoch,valid_loss,valid_accuracy,skips,column,accuracy,"
-          "regret,"
-          "genotype\n";
+          "regret,genotype\n";
     for (const SearchRuns& runs : all) {
       const nas::SearchOptions& o = runs.setting.options;
       for (size_t i = 0; i < runs.runs.size(); ++i) {
@@ -375,8 +374,7 @@ Json search_notes(const SearchGround& ground, const std::vector<SearchRuns>& all
   if (!options.full()) {
     notes.push_back(
         "quick shows that everything runs. Its supernet, images and epochs are too few to say anything about "
-        "the "
-        "paper's numbers, and a claim that holds or fails here does so by chance.");
+        "the paper's numbers, and a claim that holds or fails here does so by chance.");
   }
   if (!ground.no_benchmark.empty()) notes.push_back(ground.no_benchmark);
   return notes;

@@ -137,13 +137,11 @@ Json idarts_table1(const ReproduceOptions& options) {
                           std::move(claims), all, ground, "idarts-table1.csv", options);
   result["notes"].push_back(
       "The paper's rows come from an older table, so that single cells may differ by about a point; ENAS and "
-      "SETN "
-      "are not here and their rows are quoted. iDARTS has T = 4, K = 2, rate 0.01.");
+      "SETN are not here and their rows are quoted. iDARTS has T = 4, K = 2, rate 0.01.");
   if (public_code) {
     result["notes"].push_back(
         "Rule of the authors' public code: the weight steps move nothing, and w moves only by a normalised "
-        "step "
-        "down the validation loss (docs/reproduce.md). The other rows are quoted.");
+        "step down the validation loss (docs/reproduce.md). The other rows are quoted.");
   }
   return result;
 }
@@ -206,8 +204,7 @@ Json idarts_table3(const ReproduceOptions& options) {
                           ground, "idarts-table3.csv", options);
   result["notes"].push_back(
       "K counts Hessian products: the series has K + 1 terms. DARTS is its own rule (rate 0.025, alpha "
-      "before the "
-      "weights on one batch); the paper calls it iDARTS with T = 1, K = 0.");
+      "before the weights on one batch); the paper calls it iDARTS with T = 1, K = 0.");
   return result;
 }
 

@@ -13,44 +13,44 @@ const Fields<ReproduceJobOptions>& ReproduceJobOptions::fields() {
     using O = ReproduceJobOptions;
     Fields<O> f;
     f.add(
-         "item", [](O & o) -> auto& { return o.item; }, "what to reproduce; without it they are listed")
+         "item", [](O & o) -> auto& { return o.item; }, "item to reproduce; without it, the items are listed")
         .first();
     f.add(
          "scale", [](O & o) -> auto& { return o.settings.scale; },
-         "quick ends within 3 minutes on two cores; medium takes minutes to tens of minutes there (fsla, "
-         "stocbio and krmd items on data); full has the paper's lengths and sizes")
+         "quick takes at most 3 minutes on two cores; medium takes minutes to tens of minutes (fsla, stocbio "
+         "and krmd items on data); full has the paper's lengths and sizes")
         .one_of({"quick", "medium", "full"})
         .first();
     f.add(
          "data_dir", [](O & o) -> auto& { return o.settings.data_dir; },
          "folder of the image sets (`bilevel data get`) and of tables of trained cells, or 20 Newsgroups as "
-         "folder or tar")
+         "a folder or tar archive")
         .is(FieldKind::place)
         .first();
     f.add(
          "benchmark", [](O & o) -> auto& { return o.settings.benchmark; },
-         "idarts: the table of trained cells (`bilevel query`), where " + named("data_dir") +
-             " does not hold it")
+         "idarts: table of trained cells (`bilevel query`), if " + named("data_dir") + " does not hold it")
         .is(FieldKind::place)
         .first();
     f.add(
          "epochs", [](O & o) -> auto& { return o.settings.epochs; },
-         "idarts: of every search; 0 = as the scale has them")
+         "idarts: epochs of every search; 0 = as the scale has them")
         .in(at_least(0, bounds::endless))
         .first();
     f.add(
          "seeds", [](O & o) -> auto& { return o.seeds; },
-         "idarts, stocbio:cleaning and stocbio:newsgroups: a list, one run of every setting each: 0-2 (three "
-         "seeds), 0,3,7 or 2-2 (one seed); as many as the scale has by default, from " +
+         "idarts, stocbio:cleaning and stocbio:newsgroups: list of random seeds, each for one run of every "
+         "setting: 0-2 (three seeds), 0,3,7 or 2-2 (one seed); default: as many as the scale has, from " +
              named("seed") + " on")
         .by_rule()
         .first();
     f.add(
          "rule", [](O & o) -> auto& { return o.settings.rule; },
-         "idarts:table1: the paper's algorithm, or what the authors' public code does (docs/reproduce.md)")
+         "idarts:table1: the paper's algorithm or that of the authors' public code (docs/reproduce.md)")
         .one_of({"paper", "public-code"});
     f.add(
-         "seed", [](O & o) -> auto& { return o.settings.seed; }, "of splits, noise, starts and batches")
+         "seed", [](O & o) -> auto& { return o.settings.seed; },
+         "random seed for splits, noise, starts and batches")
         .first();
     f.include(
         [](O & o) -> auto& { return o.compute; }, ComputeOptions::fields());

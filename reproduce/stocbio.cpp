@@ -196,8 +196,7 @@ std::string at_equal_loss(const Runs& ours, const Runs& theirs) {
   };
   return fmt::format(
       "a test loss of {:.3f} takes {} {:.2g} s, {:.2g} calls and {:.2g} examples, {} {:.2g} s, {:.2g} calls "
-      "and "
-      "{:.2g} examples",
+      "and {:.2g} examples",
       level, ours.run.label, first(ours, RunAxis::seconds), first(ours, RunAxis::calls),
       first(ours, RunAxis::samples), theirs.run.label, first(theirs, RunAxis::seconds),
       first(theirs, RunAxis::calls), first(theirs, RunAxis::samples));

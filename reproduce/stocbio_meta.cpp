@@ -131,10 +131,8 @@ Json stocbio_figure1(const ReproduceOptions& options) {
   Json notes = Json::array({ground.note});
   notes.push_back(
       "the figure's values are not in the paper's text. T = 10 for AID-BiO-constant and ITD-BiO, 10 "
-      "(k+1)^(1/4) "
-      "for AID-BiO-increasing, 10 CG steps, inner rate 0.1: values of the paper's grid, not searched. ANIL "
-      "10 "
-      "steps at 0.1, MAML 3 at 0.5; Adam at 0.001");
+      "(k+1)^(1/4) for AID-BiO-increasing, 10 CG steps, inner rate 0.1: values of the paper's grid, not "
+      "searched. ANIL 10 steps at 0.1, MAML 3 at 0.5; Adam at 0.001");
   if (!options.full()) {
     notes.push_back(
         fmt::format("quick: one seed and {} tasks an iteration where the paper has 10 and 32; "

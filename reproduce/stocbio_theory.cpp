@@ -424,9 +424,8 @@ Json stocbio_theory(const ReproduceOptions& options) {
       {"claims", claims},
       {"notes",
        Json::array({"ITD-BiO: orders in 1/epsilon beside the factor log(1/epsilon). Theorems are upper "
-                    "bounds: a smaller order on these quadratics agrees with them. M is "
-                    "the longest "
-                    "gradient of one example of f at the point, L the largest curvature of one example."})}};
+                    "bounds: a smaller order on these quadratics agrees with them. M is the longest gradient "
+                    "of one example of f at the point, L the largest curvature of one example."})}};
 }
 
 }  // namespace bilevel::reproduce

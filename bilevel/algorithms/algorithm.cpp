@@ -28,10 +28,10 @@ Algorithm::Algorithm(const OuterOptions& outer) : outer_(make_outer_optimizer(ou
 AlgorithmState Algorithm::init(const Oracle& oracle, const Tensor& x, const Tensor& w) const {
   const Problem& problem = oracle.problem();
   if (!unrolls() && (problem.inner_start(x).defined() || problem.inner_rate(x).defined())) {
-    throw std::invalid_argument(fmt::format(
-        "{}: the problem learns its inner start or rate, and this algorithm's hypergradient does not "
-        "reach them; take a double loop with reverse, truncated or forward mode",
-        name()));
+    throw std::invalid_argument(
+        fmt::format("{}: the problem learns its inner start or rate, and this algorithm's hypergradient does "
+                    "not reach them; use a double loop with reverse, truncated or forward mode",
+                    name()));
   }
   AlgorithmState state;
   state.x = x.detach();
@@ -74,7 +74,7 @@ Trajectory warm_inner_steps(Oracle& oracle, const AlgorithmState& state, Streams
   InnerLoop run;
   run.options = options;
   run.batches = [&streams, size](int64_t) { return streams.inner("steps", size); };
-  run.measure_gradient = false;  // it would cost an inner gradient that the rules do not use
+  run.measure_gradient = false;  // it would cost an inner gradient that the algorithms do not use
   return continue_inner(oracle, state.x, state.inner, run);
 }
 

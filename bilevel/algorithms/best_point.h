@@ -31,7 +31,7 @@ class BestPoint {
 SolveHooks follow(BestPoint& best, SolveHooks hooks, int64_t patience = 0);
 
 // What runs a search: solve(), or a command's way around it with a folder and an end by a signal. The best
-// point so far belongs to the search's state: one that goes on sets it, and has it from the checkpoint.
+// point so far belongs to the search's state: a resumed one sets it from the checkpoint.
 using Solver =
     std::function<SolveSummary(const Problem& problem, const Algorithm& algorithm,
                                const SolveOptions& options, const SolveHooks& hooks, BestPoint& best)>;

@@ -26,11 +26,11 @@ const Fields<BomeOptions>& BomeOptions::fields() {
     add_inner_rate(
         f, [](O & o) -> auto& { return o.inner_rate; });
     f.add(
-         "joint_rate", [](O & o) -> auto& { return o.joint_rate; }, "w's rate; 0 = the outer rate")
+         "joint_rate", [](O & o) -> auto& { return o.joint_rate; }, "rate of w's steps; 0 = the outer rate")
         .in(at_least(0))
         .by_rule();
     f.add(
-         "barrier", [](O & o) -> auto& { return o.barrier; }, "its eta")
+         "barrier", [](O & o) -> auto& { return o.barrier; }, "barrier coefficient eta")
         .in(above(0));
     f.include(
         [](O & o) -> auto& { return o.outer; }, outer_fields());

@@ -11,7 +11,7 @@
 // order of xi from the best one, and a schedule that falls takes it there.
 // The paper has one xi for w and x. Where w has its own rate, x counts in the products above with the ratio
 // of the two rates: that is the paper's rule in the variable x sqrt(joint_rate / rate).
-// w is trained on f, and so are the T steps that begin there: neither is the inner solution. A report solves
+// w is trained on f, and so are the T steps that begin there: neither is the inner solution. A record solves
 // the inner problem afresh, on the full set from the first w, by L-BFGS.
 // The gradients of q share one sample of g. An iteration costs T + 3 inner gradients and one outer.
 

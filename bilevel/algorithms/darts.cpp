@@ -48,7 +48,7 @@ Trajectory Darts::one_step(Oracle& oracle, const AlgorithmState& state, const Ba
   run.options = inner_;
   run.batches = [&batch](int64_t) { return batch; };
   if (kept) run.keep = estimator_->keeps(1, state.inner.bytes());
-  run.measure_gradient = false;  // it would cost an inner gradient that the rule does not use
+  run.measure_gradient = false;  // it would cost an inner gradient that the algorithm does not use
   return continue_inner(oracle, state.x, state.inner, run);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// DARTS (Liu, Simonyan and Yang 2019, Algorithm 1): x and w in turn, one step each, on the same training
-// batch.
+// DARTS (Liu, Simonyan and Yang 2019, Algorithm 1; docs/mathematics.md, "Algorithms"): x and w in turn, one
+// step each, on the same training batch.
 //
 //     w' = one step of the inner optimiser from w at x                        (virtual: looked at, not kept)
 //     x <- x - rate (df/dx(w', x) - C(w, x) dw'/d(gradient) df/dw(w', x))     (their Eq. 7)
@@ -21,7 +21,7 @@
 namespace bilevel {
 
 struct DartsOptions {
-  InnerOptions inner = {};  // its `steps` are not read: the rule takes one
+  InnerOptions inner = {};  // its `steps` are not read: the algorithm takes one
   OuterOptions outer = {};
   bool first_order = false;
   CurvatureOptions curvature =

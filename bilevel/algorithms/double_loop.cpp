@@ -50,7 +50,7 @@ Trajectory DoubleLoop::run(Oracle& oracle, const AlgorithmState& state, Streams&
   run.options.steps = inner_steps(state.iteration);
   run.batches = [&streams](int64_t) { return streams.inner("steps"); };
   run.keep = estimator_->keeps(run.options.steps, state.inner.bytes());
-  run.measure_gradient = false;  // it would cost an inner gradient that the rule does not use
+  run.measure_gradient = false;  // it would cost an inner gradient that the algorithm does not use
   // A learned start begins anew every time: that is what is learned.
   if (options_.warm_start_inner && !oracle.problem().inner_start(state.x).defined()) {
     return continue_inner(oracle, state.x, state.inner, run);

@@ -9,7 +9,8 @@ const Fields<GrowingLoopOptions>& GrowingLoopOptions::fields() {
     f.include(
         [](O & o) -> auto& { return o.loop; }, DoubleLoopWith<KrylovOptions>::fields());
     f.add(
-         "growth", [](O & o) -> auto& { return o.growth; }, "T_k = ceil(growth (k+1)^(1/4)); 0 = T")
+         "growth", [](O & o) -> auto& { return o.growth; },
+         "T grows with the iteration k as T_k = ceil(growth (k+1)^(1/4)); 0 = constant T")
         .in(at_least(0, bounds::within_step));
     return f;
   }();
@@ -21,7 +22,8 @@ const Fields<AnyDoubleLoopOptions>& AnyDoubleLoopOptions::fields() {
     using O = AnyDoubleLoopOptions;
     Fields<O> f;
     f.add(
-         "method", [](O & o) -> auto& { return o.method; }, "which hypergradient; `bilevel list` shows them")
+         "method", [](O & o) -> auto& { return o.method; },
+         "estimator of the hypergradient; `bilevel list` shows them")
         .first();
     f.include(
         [](O & o) -> auto& { return o.loop; }, DoubleLoopWith<EstimatorSettings>::fields());

@@ -1,5 +1,5 @@
 #pragma once
-// The options of the registry's rules that are double loops.
+// The options of the registry's algorithms that are double loops.
 
 #include <string>
 

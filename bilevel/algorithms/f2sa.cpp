@@ -28,10 +28,11 @@ const Fields<F2saOptions>& F2saOptions::fields() {
     f.add(
         "inner_schedule", [](O & o) -> auto& { return o.schedule; }, schedule_words);
     f.add(
-         "penalty", [](O & o) -> auto& { return o.penalty; }, "lambda of the first iteration")
+         "penalty", [](O & o) -> auto& { return o.penalty; }, "penalty lambda in the first iteration")
         .in(above(0));
     f.add(
-         "penalty_growth", [](O & o) -> auto& { return o.growth; }, "lambda grows like (k+1)^growth")
+         "penalty_growth", [](O & o) -> auto& { return o.growth; },
+         "exponent of lambda's growth: lambda grows as (k+1)^growth")
         .in(at_least(0));
     f.include(
         [](O & o) -> auto& { return o.outer; }, outer_fields());

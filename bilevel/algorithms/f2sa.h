@@ -15,7 +15,7 @@
 // so lambda times the difference then has a bounded variance, where independent samples have lambda^2 times
 // it.
 // state.inner.w is the w above, memory holds z. w is trained on f, the more the smaller lambda is; z is the
-// inner solution, and what a report shows. An iteration costs 2 T + 2 inner and T + 1 outer gradients.
+// inner solution, and what a result gives. An iteration costs 2 T + 2 inner and T + 1 outer gradients.
 
 #include <cstdint>
 #include <string_view>
@@ -28,7 +28,7 @@ struct F2saOptions {
   int64_t inner_steps = 10;  // T
   double inner_rate = 0.1;   // of z; that of w follows from it
   Schedule schedule = {};    // of both, by the inner steps taken so far
-  double penalty = 10;       // lambda at the start; the paper asks for 2 L_f / mu_g, which nobody knows
+  double penalty = 10;       // lambda at the start; the paper asks for 2 L_f / mu_g, which is not known
   double growth = 1.0 / 7;   // of lambda; the paper's exponent for two noisy levels
   OuterOptions outer = {};
   void validate() const;

@@ -23,12 +23,12 @@ constexpr SpectrumOptions rough{.relative_tolerance = 1e-2, .max_products = 100}
 
 Spectrum inner_spectrum(const Problem& problem, const AlgorithmState& state, const Batch& batch = {},
                         const SpectrumOptions& options = rough) {
-  Oracle oracle(problem);  // its counts are nobody's
+  Oracle oracle(problem);  // not counted
   try {
     const auto linear = oracle.linearize(state.inner.w, state.x, batch);
     return extreme_eigenvalues([&](const Tensor& v) { return linear->hessian(v); }, state.inner.w.numel(),
                                state.inner.w.options(), options);
-  } catch (const NotFiniteError&) {  // the loss itself: who asks for a cause must not end without an answer
+  } catch (const NotFiniteError&) {  // the loss itself: a request for a cause must still get an answer
     Spectrum none;
     none.smallest = none.largest = std::numeric_limits<double>::quiet_NaN();
     none.status = Status::not_finite;
@@ -50,7 +50,7 @@ RateInUse inner_rate(const Problem& problem, const AlgorithmSettings& settings, 
   return {settings.inner.rate * factor, false};
 }
 
-// What a series or a single-loop rule's v moves by, where it is not the inner rate.
+// What a series or a single-loop algorithm's v moves by, where it is not the inner rate.
 double own_linear_rate(const AlgorithmSettings& s) {
   return s.hypergradient.linear_rate > 0 ? s.hypergradient.linear_rate : s.linear_rate;
 }
@@ -245,8 +245,7 @@ std::string curvature_on_batch(const Problem& problem, const AlgorithmState& sta
   if (!is_finite(s)) return "The weights' curvature before the step is not finite either.";
   return fmt::format(
       "Before the step the largest curvature on a batch was {:.3g}, where plain gradient steps are safe up "
-      "to the "
-      "rate 2/L = {:.3g}.",
+      "to the rate 2/L = {:.3g}.",
       s.largest, s.largest_safe_rate());
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // When a run goes wrong: what happened, why, and what to change. Nothing here costs anything while all goes
 // well but a look at |w|; the spectrum that names the cause is measured once something has happened, by an
-// oracle of its own, so that its products are nobody's.
+// oracle of its own, so its products are not counted.
 
 #include <cstdint>
 #include <limits>

@@ -1,5 +1,5 @@
 #pragma once
-// A rate for plain steps of x where nobody gives one. Plain steps have no scale of their own, as Adam's have:
+// A rate for plain steps of x if none is given. Plain steps have no scale of their own, as Adam's have:
 // the entry that moves most gets one, as K-RMD gives its first step a norm.
 
 #include "bilevel/core/oracle.h"

@@ -28,7 +28,7 @@ const Fields<FslaOptions>& FslaOptions::fields() {
         f, [](O & o) -> auto& { return o.linear_rate; });
     f.add(
          "v_at", [](O & o) -> auto& { return o.v_at; },
-         "where v moves: at the w before (line 7) or after (Eq. 10) the inner step")
+         "take v's step at the w before (line 7 of the paper) or after (Eq. 10) the inner step")
         .one_of({"before", "after"});
     f.include(
         [](O & o) -> auto& { return o.curvature; }, matrix_fields());

@@ -1,5 +1,6 @@
 #pragma once
-// FSLA, the fully single loop algorithm (Li, Gu and Huang 2022, Algorithm 1): v follows H^-1 grad_w f by one
+// FSLA, the fully single loop algorithm (Li, Gu and Huang 2022, Algorithm 1; docs/mathematics.md,
+// "Algorithms"): v follows H^-1 grad_w f by one
 // step of its own an iteration, beside those of x and w (storm.h):
 //
 //     v_{k+1} = v_k - beta_k (H v_k - grad_w f)    at x_{k+1} and w_k, v_0 = 0

@@ -61,17 +61,18 @@ const Fields<HoagOptions>& HoagOptions::fields() {
         f, [](O & o) -> auto& { return o.inner_rate; });
     f.add(
          "first_tolerance", [](O & o) -> auto& { return o.tolerance.first; },
-         "eps_0, how precisely it solves at first")
+         "eps_0: tolerance of the first solves")
         .in(above(0));
     f.add(
          "tolerance_decay", [](O & o) -> auto& { return o.tolerance.decay; }, "how the tolerance falls")
         .one_of({"exponential", "quadratic", "cubic"});
     f.add(
-         "tolerance_factor", [](O & o) -> auto& { return o.tolerance.factor; }, "of the exponential decay")
+         "tolerance_factor", [](O & o) -> auto& { return o.tolerance.factor; },
+         "factor of the exponential decay")
         .in(between_0_and_1());
     f.add(
         "adaptive_step", [](O & o) -> auto& { return o.adaptive; },
-        "its own step size; false = the outer optimiser's steps as they are");
+        "adapt the outer rate as HOAG does; false = take the outer optimiser's steps as they are");
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
     f.include(

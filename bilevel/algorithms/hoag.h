@@ -15,7 +15,7 @@
 // by <grad_w f, H^-1 grad_w g> = <v, grad_w g> to first order, so by |v| eps: v carries the 1 / mu.
 //
 // A tolerance means something for a fixed function only, so one sample of g serves a whole iteration, inner
-// steps, Hessian and cross products alike, and one of f. The rule is made for full sets.
+// steps, Hessian and cross products alike, and one of f. The algorithm is made for full sets.
 
 #include <cstdint>
 #include <string>

@@ -24,7 +24,8 @@ const Fields<MaSobaOptions>& MaSobaOptions::fields() {
     Fields<O> f;
     add_single_loop_fields(f);
     f.add(
-         "averaging", [](O & o) -> auto& { return o.averaging; }, "the newest sample's part, in (0, 1]")
+         "averaging", [](O & o) -> auto& { return o.averaging; },
+         "weight of the newest sample in the average")
         .in(above(0, 1));
     f.include(
         [](O & o) -> auto& { return o.outer; }, outer_fields());

@@ -38,13 +38,14 @@ const Fields<InnerOptions>& inner_fields() {
     add_inner_rate(
         f, [](O & o) -> auto& { return o.rate; });
     f.add(
-        "inner_optimizer", [](O & o) -> auto& { return o.optimizer; }, "gd, heavy-ball, nesterov or adam");
+        "inner_optimizer", [](O & o) -> auto& { return o.optimizer; },
+        "inner optimiser: gd, heavy-ball, nesterov or adam");
     f.add(
-         "inner_momentum", [](O & o) -> auto& { return o.momentum; }, "of heavy-ball and nesterov")
+         "inner_momentum", [](O & o) -> auto& { return o.momentum; }, "momentum of heavy-ball and nesterov")
         .in(from_0_below_1());
     f.add(
          "inner_clip", [](O & o) -> auto& { return o.clip_norm; },
-         "largest norm of an inner gradient; 0 = any")
+         "clip inner gradients to this norm; 0 = no clipping")
         .in(at_least(0));
     f.add(
         "inner_schedule", [](O & o) -> auto& { return o.schedule; }, schedule_words);
@@ -63,10 +64,10 @@ const Fields<OuterOptions>& outer_fields() {
         .by_rule()
         .first();
     f.add(
-         "outer_optimizer", [](O & o) -> auto& { return o.optimizer; }, "sgd or adam")
+         "outer_optimizer", [](O & o) -> auto& { return o.optimizer; }, "outer optimiser: sgd or adam")
         .by_rule();
     f.add(
-         "outer_momentum", [](O & o) -> auto& { return o.momentum; }, "of sgd")
+         "outer_momentum", [](O & o) -> auto& { return o.momentum; }, "momentum of sgd")
         .in(from_0_below_1());
     f.add(
         "outer_schedule", [](O & o) -> auto& { return o.schedule; }, schedule_words);

@@ -21,7 +21,7 @@ extern const char* const schedule_words;  // what may be given for one
 const Fields<InnerOptions>& inner_fields();
 // outer_rate, outer_optimizer, outer_momentum, outer_schedule.
 const Fields<OuterOptions>& outer_fields();
-// The matrix of rules that take its products as they are: curvature and damping.
+// The matrix of algorithms that take its products as they are: curvature and damping.
 const Fields<CurvatureOptions>& matrix_fields();
 
 // Single rows, of structs that have no InnerOptions.
@@ -31,15 +31,16 @@ void add_inner_rate(Fields<Options>& f, Member member) {
 }
 template <typename Options, typename Member>
 void add_inner_steps(Fields<Options>& f, Member member) {
-  f.add("inner_steps", member, "T").in(at_least(0, bounds::within_step)).by_rule().first();
+  f.add("inner_steps", member, "T: inner steps").in(at_least(0, bounds::within_step)).by_rule().first();
 }
 template <typename Options, typename Member>
 void add_terms(Fields<Options>& f, Member member) {
-  f.add("terms", member, "K: Hessian products").in(at_least(0, bounds::within_step)).first();
+  f.add("terms", member, "K: number of Hessian products").in(at_least(0, bounds::within_step)).first();
 }
 template <typename Options, typename Member>
 void add_linear_rate(Fields<Options>& f, Member member) {
-  f.add("linear_rate", member, "rate of the series or of v's steps; 0 = the inner rate").in(at_least(0));
+  f.add("linear_rate", member, "linear rate, of the series or of v's steps; 0 = the inner rate")
+      .in(at_least(0));
 }
 
 // Of SOBA and its kin: one step of w and one of v at a time, each with its rate and schedule.

@@ -26,7 +26,7 @@ const Fields<RandomizedSeriesOptions>& RandomizedSeriesOptions::fields() {
         f, [](O & o) -> auto& { return o.rate; });
     f.add(
         "single_sample", [](O & o) -> auto& { return o.single_sample; },
-        "one example a derivative, unless the run is on full sets");
+        "use one example for each derivative, unless the run is on full sets");
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
     return f;

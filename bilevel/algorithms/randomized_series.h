@@ -5,7 +5,7 @@
 //     v = b eta prod_{i=1..k} (I - eta H(z_i)) grad_w F,   k uniform on 0 .. b-1,
 //
 // with its own sample z_i for every product. Its expectation is the series of b summands, neumann(b-1); its
-// variance is what the two rules pay for that. Also here: how large their samples are.
+// variance is what the two algorithms pay for that. Also here: how large their samples are.
 
 #include <cstdint>
 #include <string_view>

@@ -29,7 +29,8 @@ const Fields<RecursiveMomentumOptions>& RecursiveMomentumOptions::fields() {
     add_linear_rate(
         f, [](O & o) -> auto& { return o.linear_rate; });
     f.add(
-         "averaging", [](O & o) -> auto& { return o.averaging; }, "the newest sample's part, in (0, 1]")
+         "averaging", [](O & o) -> auto& { return o.averaging; },
+         "weight of the newest sample in the average")
         .in(above(0, 1));
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());

@@ -34,9 +34,9 @@ namespace {
 using Made = std::unique_ptr<Algorithm>;
 using Settings = AlgorithmSettings;
 
-// ---- a rule's own options out of what was given for any ----
+// ---- an algorithm's own options out of what was given for any ----
 
-// The rate of a rule's own series; the estimators' setting goes first, as in double loops.
+// The rate of an algorithm's own series; the estimators' setting goes first, as in double loops.
 double linear_rate(const Settings& s) {
   return s.hypergradient.linear_rate > 0 ? s.hypergradient.linear_rate : s.linear_rate;
 }
@@ -209,7 +209,7 @@ BomeOptions bome(const Settings& s) {
           .outer = s.outer};
 }
 
-// ---- rules out of their own options ----
+// ---- algorithms out of their own options ----
 
 enum class Starts { cold, warm_inner, warm_both };
 
@@ -273,7 +273,7 @@ AlgorithmRow with_fixed_ratios(AlgorithmRow row) {
   row.fixed_ratios = true;
   return row;
 }
-// A rule of which the options name a kind that the row fixes.
+// An algorithm of which the options name a kind that the row fixes.
 AlgorithmRow single_loop_row(const std::string& solver, const char* summary, const char* unread) {
   return with_fixed_ratios(row<SingleLoopOptions>(
       "single-loop-" + solver, summary, Family::stochastic,
@@ -285,7 +285,7 @@ AlgorithmRow single_loop_row(const std::string& solver, const char* summary, con
       {unread}));
 }
 AlgorithmRow first_order_darts_row() {
-  return row<DartsOptions>("darts-first-order", "DARTS with df/dx alone: nothing comes through w",
+  return row<DartsOptions>("darts-first-order", "DARTS with df/dx only: no derivative through w",
                            Family::stochastic, first_order_darts,
                            [](DartsOptions o) -> Made {
                              o.first_order = true;
@@ -296,7 +296,7 @@ AlgorithmRow first_order_darts_row() {
 
 std::vector<AlgorithmRow> make_rows() {
   return {
-      row<AnyDoubleLoopOptions>("double-loop", "T steps and any hypergradient (--method), warm-started",
+      row<AnyDoubleLoopOptions>("double-loop", "T steps and any estimator (--method), warm-started",
                                 Family::warm, any_double_loop, make_any_double_loop),
       row<DoubleLoopWith<NoOptions>>("reverse", "back-propagation through T steps from the first w",
                                      Family::cold, unrolled,
@@ -317,7 +317,7 @@ std::vector<AlgorithmRow> make_rows() {
                               "AID-BiO with T growing like the fourth root of the iteration", Family::warm,
                               growing, make_growing),
       row<DoubleLoopWith<NeumannEstimatorOptions>>(
-          "idarts", "iDARTS: T steps that persist and a Neumann series", Family::warm, neumann,
+          "idarts", "iDARTS: T steps, w warm-started, and a Neumann series", Family::warm, neumann,
           double_loop<NeumannEstimator, NeumannEstimatorOptions>("idarts", Starts::warm_inner)),
       row<Darts>("darts",
                  "DARTS: x along the derivative of one virtual step, then that step of w at the new x",
@@ -336,23 +336,23 @@ std::vector<AlgorithmRow> make_rows() {
                       "relative_tolerance"),
       single_loop_row("cg", "one inner step, CG from zero, and FSLA's momentum", "linear_rate"),
       with_fixed_ratios(row<StormDoubleLoop>(
-          "storm-double-loop", "T steps from the first w, any hypergradient (--method), and FSLA's momentum",
+          "storm-double-loop", "T steps from the first w, any estimator (--method), and FSLA's momentum",
           Family::cold, storm_double_loop)),
       row<Soba>("soba", "inner variable, linear system and x in one step together", Family::stochastic,
                 one_step_each<SobaOptions>),
-      row<Saba>("saba", "SOBA with SAGA's memory of every block of the sets", Family::stochastic,
+      row<Saba>("saba", "SOBA with SAGA's memory of every block of examples", Family::stochastic,
                 one_step_each<SabaOptions>),
-      row<MaSoba>("ma-soba", "SOBA with x along a moving average", Family::stochastic, ma_soba),
+      row<MaSoba>("ma-soba", "SOBA with x moved along a moving average", Family::stochastic, ma_soba),
       row<Stable>("stable", "w follows x's move, H and C as matrices along the run; few inner variables",
                   Family::stochastic, stable),
-      row<Amigo>("amigo", "T steps and K of the linear system, both stochastic and warm-started",
+      row<Amigo>("amigo", "T steps of w and K of the linear system, both stochastic and warm-started",
                  Family::stochastic, amigo),
       row<Sustain>("sustain", "recursive momentum on w and x, one drawn summand of a Neumann series",
                    Family::stochastic, sustain),
       row<Mrbo>("mrbo", "recursive momentum on w and x, a Neumann series", Family::stochastic, mrbo),
       row<Vrbo>("vrbo", "SPIDER on w and x with periodic large batches, a Neumann series", Family::stochastic,
                 vrbo),
-      row<F2sa>("f2sa", "a penalty that grows in place of second derivatives", Family::stochastic, f2sa),
+      row<F2sa>("f2sa", "a growing penalty in place of second derivatives", Family::stochastic, f2sa),
       row<Bome>("bome", "descent on f that lowers the inner gap, without second derivatives",
                 Family::stochastic, bome),
   };
@@ -377,8 +377,10 @@ const AlgorithmRow& find_algorithm(const std::string& name) {
 std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const AlgorithmSettings& settings) {
   const AlgorithmRow& row = find_algorithm(name);
   if (settings.with_bound && !row.options.has("error_bound")) {
-    throw std::invalid_argument(fmt::format(
-        "algorithm '{}' has no error bound: double loops have, whose direction is one estimator's", name));
+    throw std::invalid_argument(
+        fmt::format("algorithm '{}' has no error bound: only double loops, whose direction comes from one "
+                    "estimator, have one",
+                    name));
   }
   return row.make(settings);
 }

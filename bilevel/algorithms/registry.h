@@ -24,7 +24,7 @@ struct AlgorithmSettings {
   std::string method = "cg";             // of double-loop: any estimator
   bool with_bound = false;               // of double loops: a bound on every hypergradient's error
   double growth = 0;                     // of aid-increasing: T_k = ceil(growth (k+1)^(1/4)); 0 = T
-  double linear_rate = 0;                // of series and of single-loop rules; 0 = the inner rate
+  double linear_rate = 0;                // of series and of single-loop algorithms; 0 = the inner rate
   Schedule linear_schedule = {};         // of v's own steps, by iterations: soba, saba, ma-soba, amigo
   double strong_convexity = 0;   // of stocbio: mu in the decay of its Hessian batches; 0 = all of one size
   int64_t hessian_batch = 0;     // of stocbio: B of those batches; 0 = the run's inner batch
@@ -32,7 +32,7 @@ struct AlgorithmSettings {
   double momentum_decay = 0.9;   // of fsla and its kin: how much of the momentum the first step forgets
   std::string v_at = "before";   // of fsla: v moves at the w before (line 7) or after (Eq. 10) the inner step
   HoagTolerance tolerance = {};  // of hoag: how precisely it solves, along the run
-  bool adaptive_step = true;  // of hoag: its own step size; false = the outer optimiser's steps as they are
+  bool adaptive_step = true;     // of hoag: adapts the outer rate; false = the outer optimiser's own steps
   // vrbo, f2sa and bome take inner.steps and inner.rate for plain gradient steps, soba and its kin the rate.
   // The newest sample's part in the averaged direction of ma-soba, sustain and mrbo, in (0, 1]; 1 averages
   // nothing, 0.1 about ten samples.
@@ -49,8 +49,8 @@ struct AlgorithmSettings {
 // An algorithm from settings: of a row below, or a user's own, which takes from them what it knows.
 using MakeAlgorithm = std::function<std::unique_ptr<Algorithm>(const AlgorithmSettings& settings)>;
 
-// What decides sensible defaults: whether w begins anew in every iteration, goes on where it was, or the rule
-// is made for minibatches.
+// What decides sensible defaults: whether w begins again in every iteration, is warm-started, or the
+// algorithm is made for minibatches.
 enum class Family { cold, warm, stochastic };
 
 struct AlgorithmRow {

@@ -1,6 +1,6 @@
 #pragma once
-// A stochastic hypergradient as a function of the point alone: all its batches are drawn first, so that rules
-// that reduce variance can evaluate it at two points on one sample.
+// A stochastic hypergradient as a function of the point alone: all its batches are drawn first, so that
+// algorithms that reduce variance can evaluate it at two points on one sample.
 //
 //     grad_x f(outer) - C(cross) v,   v from p = grad_w f(outer) and one independent batch per Hessian
 //     product

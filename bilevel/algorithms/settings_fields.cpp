@@ -59,23 +59,23 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
     Table f;
     f.add(
         "method", [](O & o) -> auto& { return o.method; },
-        "which hypergradient; auto: what `bilevel diagnose` recommends");
+        "estimator of the hypergradient; auto: what `bilevel diagnose` recommends");
     f.add(
         "terms", [](O & o) -> auto& { return o.hypergradient.terms; },
-        "K: Hessian products of series, steps of CG, Q of stocbio");
+        "K: Hessian products in a series, steps of CG, Q of stocbio");
     f.add(
         "truncate", [](O & o) -> auto& { return o.hypergradient.truncate; });
     f.add(
         "linear_rate", [](O & o) -> auto& { return o.linear_rate; },
-        "rate of series and of single-loop rules' v; 0 = the inner rate");
+        "linear rate, of series and of v in single-loop algorithms; 0 = the inner rate");
     f.add(
         "linear_schedule", [](O & o) -> auto& { return o.linear_schedule; },
-        fmt::format("how that rate falls, for soba, saba, ma-soba and amigo: {}", schedule_words));
+        fmt::format("how the linear rate falls: {}", schedule_words));
     f.add(
         "growth", [](O & o) -> auto& { return o.growth; });
     f.add(
         "damping", [](O & o) -> auto& { return o.hypergradient.curvature.damping; },
-        "rho in H + rho I of rules that solve a linear system");
+        "damping rho in H + rho I, for algorithms that solve a linear system");
     f.add(
         "curvature", [](O & o) -> auto& { return o.hypergradient.curvature.kind; });
     f.add(
@@ -85,8 +85,8 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
         "double loops: bound every hypergradient's distance from the exact one (docs/bounds.md)");
     f.add(
         "strong_convexity", [](O & o) -> auto& { return o.strong_convexity; },
-        "mu, by which stocbio's Hessian batches shrink (0 = all of one size) and to which stable raises H's "
-        "eigenvalues (0 = a thousandth of the largest)");
+        "mu, which sets how fast stocbio's Hessian batches shrink (0 = all the same size) and the value to "
+        "which stable raises H's eigenvalues (0 = a thousandth of the largest)");
     f.add(
         "hessian_batch", [](O & o) -> auto& { return o.hessian_batch; });
     f.add(
@@ -103,32 +103,35 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
         "penalty_growth", [](O & o) -> auto& { return o.penalty_growth; });
     f.add(
         "joint_rate", [](O & o) -> auto& { return o.joint_rate; },
-        "w's rate; 0 = the outer rate. By default a tenth of the inner rate in solve and compare");
+        "rate of w's steps; 0 = the outer rate; default in solve and compare: a tenth of the inner rate");
     f.add(
         "barrier", [](O & o) -> auto& { return o.barrier; });
     f.add(
         "inner_steps", [](O & o) -> auto& { return o.inner.steps; });
     f.add(
-        "inner_rate", [](O & o) -> auto& { return o.inner.rate; }, "by default from the problem's curvature");
+        "inner_rate", [](O & o) -> auto& { return o.inner.rate; },
+        "rate of the inner steps; default: from the problem's curvature");
     f.add(
         "inner_optimizer", [](O & o) -> auto& { return o.inner.optimizer; },
-        "gd, heavy-ball, nesterov or adam, of rules that run an inner loop");
+        "inner optimiser, for algorithms with an inner loop: gd, heavy-ball, nesterov or adam");
     f.add(
         "inner_momentum", [](O & o) -> auto& { return o.inner.momentum; });
     f.add(
         "inner_clip", [](O & o) -> auto& { return o.inner.clip_norm; },
-        "largest norm of an inner gradient, of rules that run an inner loop; 0 = any");
+        "clip inner gradients to this norm, for algorithms with an inner loop; 0 = no clipping");
     f.add(
-        "inner_schedule", [](O & o) -> auto& { return o.inner.schedule; });
+        "inner_schedule", [](O & o) -> auto& { return o.inner.schedule; },
+        fmt::format("how the inner rate falls: {}", schedule_words));
     f.add(
         "outer_rate", [](O & o) -> auto& { return o.outer.rate; },
-        "rate of the outer steps; by default the command chooses one");
+        "rate of the outer steps; default: chosen by the command");
     f.add(
         "outer_optimizer", [](O & o) -> auto& { return o.outer.optimizer; });
     f.add(
         "outer_momentum", [](O & o) -> auto& { return o.outer.momentum; });
     f.add(
-        "outer_schedule", [](O & o) -> auto& { return o.outer.schedule; });
+        "outer_schedule", [](O & o) -> auto& { return o.outer.schedule; },
+        fmt::format("how the outer rate falls: {}", schedule_words));
     return f.done();
   }();
   return table;

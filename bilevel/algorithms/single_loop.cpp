@@ -31,7 +31,7 @@ const Fields<SingleLoopOptions>& SingleLoopOptions::fields() {
         f, [](O & o) -> auto& { return o.linear_rate; });
     f.add(
          "relative_tolerance", [](O & o) -> auto& { return o.relative_tolerance; },
-         "of CG; 0 = all the steps")
+         "relative residual at which CG stops; 0 = always take all steps")
         .in(at_least(0));
     f.include(
         [](O & o) -> auto& { return o.curvature; }, matrix_fields());

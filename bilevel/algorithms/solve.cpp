@@ -54,7 +54,7 @@ Use used(const SolveOptions& options, const SolveSummary& summary) {
 SolveRecord record_of(const Problem& problem, const Algorithm& algorithm, const SolveSummary& summary,
                       double direction_norm, const ErrorBound& bound) {
   const AlgorithmState& state = summary.state;
-  Oracle oracle(problem);  // its counts are nobody's
+  Oracle oracle(problem);  // not counted
   const InnerSolution inner = algorithm.inner_solution(oracle, state);
   SolveRecord record;
   record.iteration = state.iteration;
@@ -79,7 +79,7 @@ void SolveOptions::validate() const {
   require_at_least("solve", "most_repairs", most_repairs, 0);
   if (on_failure != OnFailure::stop && !settings) {
     throw std::invalid_argument(fmt::format(
-        "solve: on_failure = {} needs the settings that the algorithm was made of", name_of(on_failure)));
+        "solve: on_failure = {} needs the settings that the algorithm was made from", name_of(on_failure)));
   }
   for (const auto& [option, value] :
        {std::pair{"seconds", seconds}, std::pair{"direction_tolerance", direction_tolerance}}) {
@@ -113,7 +113,7 @@ class SolveRun {
     streams_.seek(state_.streams);
     state_.so_far.reason = StopReason::not_run;
     state_.so_far.message.clear();
-    // What a failure ended goes on after all, and meets it again or does not.
+    // A run that a failure ended is continued, and may or may not fail again.
     if (auto& failures = state_.so_far.failures;
         !failures.empty() && failures.back().answer == FailureAnswer::ended) {
       failures.pop_back();
@@ -125,7 +125,7 @@ class SolveRun {
   SolveSummary run() {
     SolveSummary& summary = state_.so_far;
     if (summary.records.empty()) record();
-    // And was killed before it could say so.
+    // It had stopped, but was killed before it could report that.
     if (summary.reason == StopReason::not_run && state_.stopped) summary.reason = StopReason::stopped;
     if (summary.reason == StopReason::not_run && converged()) summary.reason = StopReason::converged;
     while (summary.reason == StopReason::not_run) {
@@ -297,8 +297,7 @@ class SolveRun {
 
   std::string failed_solves_text() const {
     return fmt::format(
-        "{}: {} of {} linear solves failed (all of the run: {}), so that x does not follow the "
-        "hypergradient.",
+        "{}: {} of {} linear solves failed (in the whole run: {}), so x does not follow the hypergradient.",
         algorithm_->name(), state_.watch.solves.failed, state_.watch.solves.all,
         statuses_text(state_.so_far.statuses));
   }
@@ -334,8 +333,7 @@ class SolveRun {
     const FailureCause why = find_curvature_cause(oracle_.problem(), settings ? &*settings : nullptr, before);
     const std::string what = fmt::format(
         "{}: the linear solve met negative curvature in iteration {}{}.", algorithm_->name(),
-        before.iteration + 1,
-        nothing ? " before its first step, so that nothing of the hypergradient comes through w" : "");
+        before.iteration + 1, nothing ? " before its first step, so no derivative comes through w" : "");
     if (nothing || damps) {
       fail(StopReason::failed, what, why, before, false);
       return false;

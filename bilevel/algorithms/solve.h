@@ -1,7 +1,6 @@
 #pragma once
 // The one loop that runs every algorithm: iterations until a budget is used up or there is nothing left to
-// do, with records of how it went along the way. A record costs time and derivatives of nobody: its own
-// evaluations are neither counted nor timed.
+// do, with records of how it went along the way. Recording is neither timed nor counted.
 
 #include <cstdint>
 #include <functional>
@@ -32,7 +31,7 @@ struct SolveOptions {
   StreamOptions batches = {};
   // What the algorithm was made of (registry.h): with it a failure names the rate that is to blame, and can
   // be repaired. A repair makes the algorithm again from other settings: by `make`, or where that is empty by
-  // its name in the registry. An algorithm of one's own, or a DoubleLoop with an estimator of one's own,
+  // its name in the registry. A user-defined algorithm, or a DoubleLoop with a user-defined estimator,
   // needs `make`.
   std::optional<AlgorithmSettings> settings = {};
   MakeAlgorithm make = {};
@@ -64,7 +63,7 @@ enum class StopReason {
   converged,
   stopped,      // the hook asked for it
   not_finite,   // the last good state is kept
-  interrupted,  // in the middle: another call goes on from there
+  interrupted,  // in the middle: another call resumes from there
   failed,  // still finite, but no use: it diverges, or nothing comes through w; the last good state is kept
 };
 std::string_view name_of(StopReason reason);
@@ -86,7 +85,7 @@ struct SolveSummary {
   std::vector<SolveFailure> failures;       // the last one is why it stopped, where it ended badly
 };
 
-// Everything that a run goes on from, to the same bits as if it had never stopped.
+// Everything that is needed to resume a run, to the same bits as if it had never stopped.
 struct SolveState {
   SolveSummary so_far;                     // its records without their points
   std::map<std::string, int64_t> streams;  // positions
@@ -104,7 +103,7 @@ struct SolveHooks {
   std::function<bool(const SolveRecord& record, const AlgorithmState& state)> record = {};
   // After every iteration: the state, and the norm of the direction that led to it.
   std::function<void(const AlgorithmState& state, double direction_norm, double seconds)> step = {};
-  // After a repair: the state that it goes on from, which is not the one of the last record or step.
+  // After a repair: the state that it continues from, which is not that of the last record or step.
   std::function<void(const AlgorithmState& state)> went_back = {};
   // Between two iterations when save_seconds have passed since the last time, and at every end.
   std::function<void(const SolveState& state)> save = {};

@@ -28,11 +28,12 @@ const Fields<StableOptions>& StableOptions::fields() {
     add_inner_rate(
         f, [](O & o) -> auto& { return o.inner_rate; });
     f.add(
-         "averaging", [](O & o) -> auto& { return o.averaging; }, "the newest sample's part, in (0, 1]")
+         "averaging", [](O & o) -> auto& { return o.averaging; },
+         "weight of the newest sample in the average")
         .in(above(0, 1));
     f.add(
          "strong_convexity", [](O & o) -> auto& { return o.strong_convexity; },
-         "least eigenvalue of H; 0 = a thousandth of the largest")
+         "smallest eigenvalue that H is raised to; 0 = a thousandth of the largest")
         .in(at_least(0));
     f.include(
         [](O & o) -> auto& { return o.curvature; }, matrix_fields());
@@ -50,10 +51,10 @@ Stable::Stable(const StableOptions& options) : Algorithm(options.outer), options
 void Stable::begin(AlgorithmState& state) const {
   const int64_t n = state.inner.w.numel();
   if (n > StableOptions::most_variables) {
-    throw std::invalid_argument(fmt::format(
-        "stable: w has {} entries, at most {} are possible: it keeps an n x n matrix and takes 2 n "
-        "products an iteration; choose soba or fsla",
-        n, StableOptions::most_variables));
+    throw std::invalid_argument(
+        fmt::format("stable: w has {} entries, at most {} are possible: it keeps an n x n matrix and takes 2 "
+                    "n products in each iteration; choose soba or fsla",
+                    n, StableOptions::most_variables));
   }
 }
 

@@ -29,9 +29,9 @@ void StocbioOptions::validate() const {
   if (linear_rate != 0) require_positive("stocbio", "linear_rate", linear_rate);
   const double rate = linear_rate > 0 ? linear_rate : inner.rate;
   if (!(strong_convexity >= 0) || !(strong_convexity * rate < 1)) {
-    throw std::invalid_argument(fmt::format(
-        "stocbio: strong_convexity = {}: must be at least 0 and below 1 / rate of the series = {}",
-        strong_convexity, 1 / rate));
+    throw std::invalid_argument(
+        fmt::format("stocbio: strong_convexity = {}: must be at least 0 and below 1 / linear rate = {}",
+                    strong_convexity, 1 / rate));
   }
   curvature.validate();
 }
@@ -48,11 +48,11 @@ const Fields<StocbioOptions>& StocbioOptions::fields() {
         f, [](O & o) -> auto& { return o.linear_rate; });
     f.add(
          "strong_convexity", [](O & o) -> auto& { return o.strong_convexity; },
-         "mu, by which its Hessian batches shrink; 0 = all of one size")
+         "mu, which sets how fast the Hessian batches shrink; 0 = all the same size")
         .in(at_least(0));
     f.add(
          "hessian_batch", [](O & o) -> auto& { return o.hessian_batch; },
-         "B of those batches; 0 = the inner batch")
+         "B, the size of the Hessian batches; 0 = the inner batch")
         .in(at_least(0, bounds::examples));
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());

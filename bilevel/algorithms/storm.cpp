@@ -37,7 +37,7 @@ const Fields<StormOptions>& StormOptions::fields() {
         f, [](O & o) -> auto& { return o.inner_rate; });
     f.add(
          "momentum_decay", [](O & o) -> auto& { return o.momentum_decay; },
-         "how much of the momentum the first step forgets")
+         "fraction of the momentum that the first step forgets")
         .in(above(0, 1));
     f.include(
         [](O & o) -> auto& { return o.outer; }, outer_fields());

@@ -35,7 +35,8 @@ const Fields<StormDoubleLoopOptions>& StormDoubleLoopOptions::fields() {
     using O = StormDoubleLoopOptions;
     Fields<O> f;
     f.add(
-         "method", [](O & o) -> auto& { return o.method; }, "which hypergradient; `bilevel list` shows them")
+         "method", [](O & o) -> auto& { return o.method; },
+         "estimator of the hypergradient; `bilevel list` shows them")
         .first();
     f.include(
         [](O & o) -> auto& { return o.inner; }, inner_fields());
@@ -43,7 +44,7 @@ const Fields<StormDoubleLoopOptions>& StormDoubleLoopOptions::fields() {
         [](O & o) -> auto& { return o.estimator; }, EstimatorSettings::fields());
     f.add(
          "momentum_decay", [](O & o) -> auto& { return o.momentum_decay; },
-         "how much of the momentum the first step forgets")
+         "fraction of the momentum that the first step forgets")
         .in(above(0, 1));
     f.include(
         [](O & o) -> auto& { return o.outer; }, outer_fields());
@@ -74,7 +75,7 @@ InnerAndHypergradient StormDoubleLoop::evaluate(Oracle& oracle, const Tensor& x,
   run.options = options_.inner;
   run.batches = [&sample](int64_t t) { return sample.steps.at(static_cast<size_t>(t)); };
   run.keep = estimator_->keeps(run.options.steps, static_cast<int64_t>(start.nbytes()));
-  run.measure_gradient = false;  // it would cost an inner gradient that the rule does not use
+  run.measure_gradient = false;  // it would cost an inner gradient that the algorithm does not use
   InnerAndHypergradient found{run_inner(oracle, x, start, run), {}};
   HypergradientRequest request{.x = x, .inner = found.inner};
   request.outer = sample.outer;

@@ -7,9 +7,9 @@
 // h is a function of x and of one sample: the T batches of the inner steps and those of the estimator. Both
 // values of h in a step are taken on the same new sample, so a step costs two inner loops and two estimates
 // where a double loop without momentum costs one. Back-propagation, the Neumann series and CG with T > 1 in
-// the paper's figures are this rule. alpha and eta fall together, as in Algorithm 1; the inner rate does not,
-// because every inner loop begins again, and with a rate that falls it would end further from its solution
-// each time.
+// the paper's figures are this algorithm. alpha and eta fall together, as in Algorithm 1; the inner rate does
+// not, because every inner loop begins again, and with a rate that falls it would end further from its
+// solution each time.
 
 #include <memory>
 #include <string>

@@ -1,8 +1,8 @@
 #pragma once
-// All the randomness of a run: named streams of one root seed, made when they are first asked for. A rule
-// says by name which stream feeds which derivative, so that two derivatives never share a sample by accident.
-// What a stream gives is a pure function of (root seed, name, position), so that a checkpoint holds the
-// positions and nothing else.
+// All the randomness of a run: named streams of one root seed, made when they are first asked for. An
+// algorithm says by name which stream feeds which derivative, so that two derivatives never share a sample by
+// accident. What a stream gives is a pure function of (root seed, name, position), so that a checkpoint holds
+// the positions and nothing else.
 
 #include <cstdint>
 #include <map>

@@ -43,10 +43,12 @@ const Fields<TtsaOptions>& TtsaOptions::fields() {
     f.include(
         [](O & o) -> auto& { return o.series; }, RandomizedSeriesOptions::fields());
     f.add(
-         "inner_exponent", [](O & o) -> auto& { return o.inner_exponent; }, "how fast the inner rate falls")
+         "inner_exponent", [](O & o) -> auto& { return o.inner_exponent; },
+         "exponent of the inner rate's fall")
         .in(above(0, 1));
     f.add(
-         "outer_exponent", [](O & o) -> auto& { return o.outer_exponent; }, "how fast the outer rate falls")
+         "outer_exponent", [](O & o) -> auto& { return o.outer_exponent; },
+         "exponent of the outer rate's fall")
         .in(above(0, 1));
     f.include(
         [](O & o) -> auto& { return o.outer; }, outer_fields().without({"outer_schedule"}));

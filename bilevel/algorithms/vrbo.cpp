@@ -31,10 +31,11 @@ const Fields<VrboOptions>& VrboOptions::fields() {
     add_linear_rate(
         f, [](O & o) -> auto& { return o.linear_rate; });
     f.add(
-         "period", [](O & o) -> auto& { return o.period; }, "iterations from one large batch to the next")
+         "period", [](O & o) -> auto& { return o.period; },
+         "number of iterations from one large batch to the next")
         .in(at_least(1, bounds::endless));
     f.add(
-         "large_batch", [](O & o) -> auto& { return o.large_batch; }, "examples of a large batch; 0 = all")
+         "large_batch", [](O & o) -> auto& { return o.large_batch; }, "examples in a large batch; 0 = all")
         .in(at_least(0, bounds::examples));
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());

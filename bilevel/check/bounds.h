@@ -28,9 +28,9 @@ struct BoundInputs {
 BoundInputs bound_inputs(Oracle& oracle, const Tensor& x, const Trajectory& trajectory,
                          const Spectrum& spectrum, const CurvatureOptions& curvature, double linear_rate);
 
-// Absolute: the distance of an implicit method from the exact inverse of the same curvature at the final
+// Absolute: the distance of an implicit estimator from the exact inverse of the same curvature at the final
 // iterate, of truncated from the unrolled reference. NaN where there is none: mu <= 0, a rate above 1/L,
-// truncated under another curvature than the Hessian, or a method without a theory.
+// truncated under another curvature than the Hessian, or an estimator without a theory.
 double theory_of_terms(const std::string& method, int64_t terms, const BoundInputs& inputs);
 
 }  // namespace bilevel

@@ -100,21 +100,20 @@ class Checker {
     if (options_.inner.rate >= safe_rate) {
       throw std::invalid_argument(
           fmt::format("--inner-rate {:g}: the inner loop diverges. The inner Hessian's largest eigenvalue is "
-                      "{:.6g}, so the "
-                      "largest safe rate of {} is {:.6g}; half of it is a good choice.",
+                      "{:.6g}, so the largest safe rate of {} is {:.6g}; half of it is a good choice.",
                       options_.inner.rate, spectrum.largest, optimizer_->name(), safe_rate));
     }
   }
 
   // A bound is on the distance from the exact hypergradient, so that it belongs beside no other reference.
-  // Without positive curvature there is none, and finding that out again for every method takes long.
+  // Without positive curvature there is none, and finding that out again for every estimator takes long.
   bool with_bound() const {
     const CurvatureOptions& curvature = options_.settings.curvature;
     return !options_.reference_at_iterate && curvature.kind == "hessian" && curvature.damping == 0 &&
            std::isfinite(result_.spectrum.condition_number());
   }
 
-  // One trajectory serves all methods: it keeps what any of them reads. A sweep of K reads all states.
+  // One trajectory serves all estimators: it keeps what any of them reads. A sweep of K reads all states.
   std::vector<int64_t> kept_states() const {
     const int64_t steps = options_.inner.steps;
     std::set<int64_t> states;
@@ -185,7 +184,7 @@ class Checker {
       result_.implicit = implicit_reference(oracle_, x_, final_.final.w, options_.settings.curvature);
     }
     if (!wants_unrolled()) {
-      result_.unrolled.why = "only implicit methods were asked for, and the graph of all steps is large";
+      result_.unrolled.why = "only implicit estimators were requested, and the graph of all steps is large";
       return;
     }
     say("unrolled reference: automatic differentiation through the unrolled graph");
@@ -253,7 +252,7 @@ class Checker {
     const double products = 2.0 * static_cast<double>(options_.inner.steps * x_.numel());
     if (product * products <= options_.patience) return {};
     return fmt::format(
-        "not run: {:.3g} products would take about {:.0f} s; ask for it with --methods forward", products,
+        "not run: {:.3g} products would take about {:.0f} s; request it with --methods forward", products,
         product * products);
   }
 
@@ -288,8 +287,8 @@ class Checker {
         settings.terms = k;
         settings.truncate = k;
         const auto estimator = method.make(settings);
-        // An unrolled method gathers what its bound needs on the way; of the others the constants are found
-        // once.
+        // An unrolled estimator gathers what its bound needs on the way; of the others the constants are
+        // found once.
         HypergradientRequest request{
             .x = x_, .inner = final_, .with_bound = with_bound() && !method.implicit};
         Hypergradient found = estimator->estimate(oracle_, request);

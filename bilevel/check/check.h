@@ -24,11 +24,11 @@ struct CheckOptions {
   EstimatorSettings settings;
   bool terms_given = false;   // false: cg and minres run to rounding instead of settings.terms steps
   bool budget_given = false;  // false: reverse-binomial gets room for about log2(T) states
-  std::optional<std::pair<int64_t, int64_t>> sweep;  // of K, for the methods that have one
+  std::optional<std::pair<int64_t, int64_t>> sweep;  // of K, for the estimators that have one
   bool linear_rate_auto = false;  // 1 / the largest curvature at the final iterate, not settings.linear_rate
   bool reference_at_iterate = false;  // the implicit reference where the inner loop ends, not at the solution
   uint64_t seed = 0;                  // of the starting points
-  double patience = 60;  // seconds; a method not asked for by name that would take longer is not run
+  double patience = 60;  // seconds; an estimator not asked for by name that would take longer is not run
   std::string problem = "own problem";  // its name in the result
   bool constant_curvature = false;  // the problem's H does not depend on w: an unsafe rate is refused at once
   void validate() const;
@@ -39,7 +39,7 @@ struct MethodRow {
   std::string name;
   bool implicit = false;         // what it is an estimate of (HypergradientEstimator::implicit)
   bool own = false;              // not of the registry
-  std::optional<int64_t> terms;  // K, for the methods that have one
+  std::optional<int64_t> terms;  // K, for the estimators that have one
   Hypergradient hypergradient;   // value undefined where it was not run
   double error_implicit, error_unrolled, cosine_implicit, cosine_unrolled;
   // hypergradient.bound over the implicit reference's norm: what error_implicit cannot exceed where it is
@@ -50,7 +50,7 @@ struct MethodRow {
   // the final iterate, of truncated from the unrolled reference; and what the theory says of it
   // (check/bounds.h).
   double own_error, theory;
-  bool trusted = false;  // right for what the method is an estimate of
+  bool trusted = false;  // right for what the estimator is an estimate of
   std::string why;       // of the verdict
 };
 
@@ -72,13 +72,13 @@ struct CheckResult {
   ImplicitReference implicit;
   Reference unrolled;
   std::vector<MethodRow> methods;
-  std::vector<MethodRow> sweep;      // one row per method and K
-  double trust_below = 0;            // the relative error up to which a method is called right
+  std::vector<MethodRow> sweep;      // one row per estimator and K
+  double trust_below = 0;            // the relative error up to which an estimator is called right
   std::vector<std::string> verdict;  // sentences, the most important first
 };
 
 // Throws std::invalid_argument where the rate cannot work (constant curvature), and NotFiniteError where the
-// inner loop diverges; both name the largest safe rate. `progress` is told what is being done.
+// inner loop diverges; both name the largest safe rate. `progress` receives what is being done.
 CheckResult check_problem(const Problem& problem, const CheckOptions& options,
                           const std::function<void(const std::string&)>& progress = {});
 // The same, with the name and the facts of a problem of the registry in place of the options'.

@@ -1,7 +1,7 @@
 #pragma once
 // Which algorithm to use: several of them on one problem, with the same budget, the same search for their
 // rates and one yardstick for all. That is the value function, f(x, w*(x)), and the norm of its gradient
-// (value_function.h), measured after the runs, in nobody's time. Where the inner problem cannot be
+// (value_function.h), measured after the runs and not timed. Where the inner problem cannot be
 // solved, or is not to be, it is every algorithm's own f(x, w), without a gradient. Never both in one table.
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct RateSearch {
   void validate() const;
 };
 
-// An algorithm of one's own in a comparison: one of the two is given.
+// A user-defined algorithm in a comparison: one of the two is given.
 struct OwnAlgorithm {
   MakeAlgorithm make = {};                         // for every pair of rates that the search tries
   std::shared_ptr<const Algorithm> as_it_is = {};  // with rates and steps of its own: nothing is searched
@@ -45,11 +45,12 @@ struct CompareOptions {
   std::vector<OwnAlgorithm> own = {};   // a user's own, after those; each with a name of its own
   std::vector<uint64_t> seeds = {0, 1, 2};
   AlgorithmSettings settings = {};
-  int64_t cold_steps = 100;  // T of the rules that begin anew each time: theirs must solve the inner problem
+  int64_t cold_steps = 100;  // T where w begins again each time and the T steps must solve the inner problem
   // The budget of one run; its seed is not used. A schedule with an end (cosine, linear) ends with the
   // budget: its total_steps are replaced by what a short run says will fit.
   SolveOptions solve = {};
-  StreamOptions stochastic_batches = {.inner_batch = 50, .outer_batch = 50};  // of rules made for minibatches
+  // Of algorithms made for minibatches.
+  StreamOptions stochastic_batches = {.inner_batch = 50, .outer_batch = 50};
   RateSearch search = {};
   bool measure_value = true;  // false: the yardstick is every algorithm's own f(x, w)
   ValueOptions value = {};

@@ -37,8 +37,8 @@ AlgorithmSettings with_rates(AlgorithmSettings settings, double inner_factor, do
   return settings;
 }
 
-// nullopt where a seed diverges. The highest value counts, because a noisy rule can be lucky once with a rate
-// that is too large.
+// nullopt where a seed diverges. The highest value counts, because a noisy algorithm can be lucky once with a
+// rate that is too large.
 std::optional<RateCandidate> tried_rates(const Problem& problem, const Competitor& one,
                                          const AlgorithmSettings& settings, SolveOptions options,
                                          const std::vector<uint64_t>& seeds, const Score& score) {
@@ -68,12 +68,12 @@ std::vector<Competitor> competitors(const CompareOptions& options) {
   }
   for (const OwnAlgorithm& own : options.own) {
     if (static_cast<bool>(own.make) == static_cast<bool>(own.as_it_is)) {
-      throw std::invalid_argument("compare: own: give `make` or `as_it_is`, and not both");
+      throw std::invalid_argument("compare: own: give `make` or `as_it_is`, not both");
     }
     const std::string name(own.as_it_is ? own.as_it_is->name() : own.make(options.settings)->name());
     if (own.as_it_is && options.solve.on_failure != OnFailure::stop) {
       throw std::invalid_argument(
-          fmt::format("compare: on_failure = {} needs `make` of the own algorithm '{}'",
+          fmt::format("compare: on_failure = {} needs `make` of your own algorithm '{}'",
                       name_of(options.solve.on_failure), name));
     }
     all.push_back({.name = name, .family = own.family, .make = own.make, .as_it_is = own.as_it_is});
@@ -81,7 +81,7 @@ std::vector<Competitor> competitors(const CompareOptions& options) {
   std::set<std::string> seen;
   for (const Competitor& one : all) {
     if (!seen.insert(one.name).second) {
-      throw std::invalid_argument(fmt::format("compare: algorithms: {} stands there twice", one.name));
+      throw std::invalid_argument(fmt::format("compare: algorithms: algorithm {} is listed twice", one.name));
     }
   }
   return all;

@@ -21,7 +21,7 @@ struct Competitor {
   std::shared_ptr<const Algorithm> as_it_is = {};
   bool of_registry = false;
 };
-// In the order of the options. Throws std::invalid_argument on a name that is unknown or stands there twice.
+// In the order of the options. Throws std::invalid_argument on a name that is unknown or listed twice.
 std::vector<Competitor> competitors(const CompareOptions& options);
 
 StreamOptions batches_of(const CompareOptions& options, const Competitor& one);

@@ -1,6 +1,6 @@
 #pragma once
 // What a problem asks of a hypergradient at one point: how its inner curvature looks, how far the inner
-// problem is from solved, what every estimator would cost for a wished accuracy, and which one to take.
+// problem is from solved, what every estimator would cost for a target accuracy, and which one to use.
 // Numbers are measured against the exact hypergradient where that can be had, and say so where they are not.
 // Plain data in, plain data out; `bilevel diagnose` prints it and `--method auto` takes its advice.
 
@@ -20,7 +20,7 @@
 namespace bilevel {
 
 struct DiagnoseOptions {
-  double accuracy = 0.01;  // wished: |hypergradient - exact| / |exact|
+  double accuracy = 0.01;  // target: |hypergradient - exact| / |exact|
   InnerOptions inner = {};
   InnerGiven given = {};            // which parts of `inner` the user decided
   EstimatorSettings settings = {};  // terms and truncate: the K whose error is asked for; curvature
@@ -58,7 +58,7 @@ struct UnitSeconds {
 
 struct MethodDiagnosis {
   std::string name;
-  std::optional<int64_t> asked_terms;  // the K that was asked about, for methods that have one
+  std::optional<int64_t> asked_terms;  // the K that was asked about, for estimators that have one
   double asked_error = 0;              // with that K and the T below
   Basis asked_basis = Basis::none;
   // What the accuracy needs, or the best that was found where it is out of reach.
@@ -111,8 +111,8 @@ struct Diagnosis {
   bool unsafe_rate = false;  // the rate that was given is not below it: nothing is recommended
   double contraction = 0, best_contraction = 0;  // of one step, at the chosen and at the best rate
   int64_t steps_predicted = 0;  // that shrink the start's distance by the accuracy, from the contraction
-  int64_t end_steps = 0;        // T of `end` and `inner_error`; a method through the steps may need others
-  double inner_error = 0;       // what an unsolved inner problem alone costs after them
+  int64_t end_steps = 0;   // T of `end` and `inner_error`; an estimator through the steps may need others
+  double inner_error = 0;  // what an unsolved inner problem alone costs after them
   Basis inner_basis = Basis::none;
   ReferenceKind reference = ReferenceKind::none;
   std::string reference_why;  // why there is no better one

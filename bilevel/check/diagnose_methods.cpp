@@ -56,18 +56,18 @@ void Diagnoser::judge(const Method& row, MethodDiagnosis& d) const {
     d.note = "the curvature is not positive";
   } else if (d.basis == Basis::bound) {
     d.usable = false;
-    d.note = "a bound alone, which leaves out that the inner problem is not solved";
+    d.note = "only a bound, which ignores that the inner problem is not solved";
   } else if (is_one_of(row.name, {"general-backward", "general-forward"})) {
     d.usable = false;
-    d.note = "reverse for plain steps alone: it knows no momentum";
+    d.note = "equals reverse for plain steps and does not handle momentum";
   } else if (row.name == "exact") {
     d.usable = false;
-    d.note = "a reference: cg with enough K is as good and says what it costs";
+    d.note = "a reference: cg with enough K is as good and has a known cost";
   } else if (row.own && d.basis == Basis::none) {
     d.usable = false;
     d.note = "there is nothing to measure it against";
   } else if (!d.reaches && d.basis != Basis::none) {
-    d.note = "nothing that was tried reaches the accuracy";
+    d.note = "no K that was tried reaches the accuracy";
   }
 }
 

@@ -11,7 +11,7 @@ namespace bilevel::diagnosis {
 namespace {
 
 // Yardstick for the cheapest: a second derivative times a vector costs about two gradients. Fixed weights
-// and not seconds, or two runs would recommend two methods.
+// and not seconds, or two runs would recommend two estimators.
 double price(const OracleCounts& c) {
   return static_cast<double>(c.inner_gradient + c.outer_gradient + 2 * (c.hessian + c.cross));
 }
@@ -51,7 +51,7 @@ void Diagnoser::recommend() {
     best->error = r.error;
     best->another_error = r.another_error;
     best->basis = r.basis;
-    best->note = "tried once more, it does not reach the accuracy";
+    best->note = "when tried again, it does not reach the accuracy";
   }
   Recommendation& r = result_.recommendation;
   result_.inner = r.inner;
@@ -99,7 +99,7 @@ void Diagnoser::verify(const MethodDiagnosis& best) {
   const Method& row = method(r.method);
   const Tensor& reference = row.implicit ? implicit_ : unrolled_;
   if (!reference.defined() || !affordable(best)) return;
-  say("the recommendation, once more");
+  say("checking the recommendation");
   EstimatorSettings settings = options_.settings;
   settings.terms = settings.truncate = r.terms;
   settings.byte_budget = std::max<int64_t>(best.bytes, state_bytes());
@@ -116,9 +116,8 @@ void Diagnoser::verify(const MethodDiagnosis& best) {
 
 std::string Diagnoser::unsafe_sentence() const {
   return fmt::format(
-      "At the given rate of {:g} the inner steps of {} do not contract ({:.3g} a step): the rate must be "
-      "below "
-      "{:.3g}, the largest safe one here. Leave --inner-rate out, or give {:.3g}.",
+      "At the given rate of {:g} the inner steps of {} do not contract ({:.3g} per step): the rate must be "
+      "below {:.3g}, the largest safe one here. Leave --inner-rate out, or give {:.3g}.",
       inner_.rate, inner_.optimizer, result_.contraction, result_.largest_safe_rate,
       result_.largest_safe_rate / 2);
 }
@@ -127,17 +126,14 @@ std::string Diagnoser::sentence(const MethodDiagnosis* best) const {
   const Recommendation& r = result_.recommendation;
   std::string why;
   if (result_.reference == ReferenceKind::unrolled) {
-    why = "Start or rate are part of x, so that only the derivative of the steps taken counts: ";
+    why = "The start or the rate is part of x, so only the derivative of the steps taken counts: ";
   } else if (result_.negative_curvature) {
     why = fmt::format(
-        "The inner Hessian has an eigenvalue of {:.3g} beside {:.3g}, so that no inverse of it is to be "
-        "trusted: ",
+        "The inner Hessian's eigenvalues range from {:.3g} to {:.3g}, so no inverse of it can be trusted: ",
         result_.end.spectrum.smallest, result_.end.spectrum.largest);
   } else if (!result_.solution && !positive(result_.end.spectrum)) {
-    why = fmt::format(
-        "The inner curvature is flat ({:.3g} beside {:.3g}), so that its inverse says "
-        "little: ",
-        result_.end.spectrum.smallest, result_.end.spectrum.largest);
+    why = fmt::format("The inner curvature is flat (from {:.3g} to {:.3g}), so its inverse says little: ",
+                      result_.end.spectrum.smallest, result_.end.spectrum.largest);
   }
   std::string what = r.method;
   if (r.curvature.kind == "gauss-newton") what += " on the Gauss-Newton matrix";
@@ -161,12 +157,13 @@ std::string Diagnoser::sentence(const MethodDiagnosis* best) const {
     text += fmt::format(" ({:.2g} for a random df/dw in place of this one)", r.another_error);
   }
   if (!r.reaches) {
-    text += fmt::format(", above the wished {:g}: {}", options_.accuracy,
+    text += fmt::format(", above the target {:g}: {}", options_.accuracy,
                         result_.inner_error > options_.accuracy
-                            ? "the inner problem is too far from solved, take more inner steps"
-                            : "nothing that was tried comes closer");
+                            ? "the inner problem is too far from solved; take more inner steps"
+                            : "no other estimator that was tried comes closer");
   }
-  return text + fmt::format("; {} gradients and products a hypergradient.", oracle_calls(best->counts));
+  return text +
+         fmt::format("; {} gradients and products for each hypergradient.", oracle_calls(best->counts));
 }
 
 }  // namespace bilevel::diagnosis

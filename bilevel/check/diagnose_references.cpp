@@ -230,7 +230,8 @@ void Diagnoser::find_unrolled_reference() {
 
 // A learned start or rate: the derivative of the steps taken is the exact one.
 void Diagnoser::diagnose_steps() {
-  result_.reference_why = "start or rate are part of x: what counts is the derivative of the steps taken";
+  result_.reference_why =
+      "the start or the rate is part of x, so the derivative of the steps taken is what counts";
   const Spectrum& s = result_.start.spectrum;
   set_rates(s.smallest, s.largest);
   ask_another(start_);

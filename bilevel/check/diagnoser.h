@@ -24,7 +24,7 @@
 namespace bilevel::diagnosis {
 
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
-// What all methods are measured against may take so many times the calls of one of them.
+// What all estimators are measured against may take so many times the calls of one of them.
 constexpr int64_t newton_share = 32, loop_share = 8, inverse_share = 5;
 
 using Clock = std::chrono::steady_clock;
@@ -140,7 +140,7 @@ class Diagnoser {
   Tensor x_, start_;
   InnerOptions inner_;
   std::map<int64_t, InnerState> states_;
-  Tensor implicit_, unrolled_;  // what implicit methods and those through the steps are measured against
+  Tensor implicit_, unrolled_;  // what implicit estimators and those through the steps are measured against
   bool invertible_ = false;     // the curvature at the iterate is positive
   Spectrum inverted_;           // of that curvature
   Trajectory kept_;

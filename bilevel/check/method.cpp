@@ -20,10 +20,8 @@ std::vector<Method> all_methods(const std::vector<std::string>& names, const Est
     const std::string name(estimator->name());
     const auto same = [&](const Method& other) { return other.name == name; };
     if (std::any_of(methods.begin(), methods.end(), same)) {
-      throw std::invalid_argument(
-          fmt::format("own: the estimator '{}' has the name of another row: give it one of its own, or leave "
-                      "the other out",
-                      name));
+      throw std::invalid_argument(fmt::format(
+          "own: the estimator '{}' has the name of another row: rename it, or leave the other out", name));
     }
     methods.push_back({.name = name, .implicit = estimator->implicit(), .own = estimator});
   }

@@ -34,7 +34,7 @@ std::string needed_steps(const CheckResult& r) {
   const std::string needed = needed_terms(r, r.contraction);
   const bool all = !needed.empty() &&
                    std::log(r.trust_below) / std::log(r.contraction) > static_cast<double>(r.inner.steps - 1);
-  return all ? "; nothing less than all of them would do" : needed;
+  return all ? "; only all of them would do" : needed;
 }
 
 // What spoils every implicit estimate here, whatever its linear solve; empty = nothing.
@@ -42,8 +42,7 @@ std::string implicit_obstacle(const CheckResult& r, double exact_error) {
   if (!r.implicit.value.defined()) return r.implicit.why;
   if (!r.implicit.at_iterate && is_off(exact_error, r.trust_below)) {
     return fmt::format(
-        "inner problem not solved: |grad_w g| = {:.2g} after {} steps, so that even the exact inverse is off "
-        "by "
+        "inner problem not solved: |grad_w g| = {:.2g} after {} steps, so even the exact inverse is off by "
         "{:.2g}; take more --inner-steps",
         r.inner_gradient_norm, r.inner.steps, exact_error);
   }
@@ -53,8 +52,7 @@ std::string implicit_obstacle(const CheckResult& r, double exact_error) {
 std::string negative_curvature(const CheckResult& r) {
   return fmt::format(
       "negative curvature: the smallest eigenvalue is {:.3g}; use --curvature gauss-newton, --damping above "
-      "{:.2g}, "
-      "minres or reverse",
+      "{:.2g}, minres or reverse",
       r.spectrum.smallest, -r.spectrum.smallest);
 }
 
@@ -96,8 +94,7 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckResult& r, doub
   if (status == Status::converged && !r.implicit.at_iterate) {  // `exact` is not there to show how far
     return fmt::format(
         "its linear system is solved, but not the inner problem: |grad_w g| = {:.2g} after {} steps; take "
-        "more "
-        "--inner-steps",
+        "more --inner-steps",
         r.inner_gradient_norm, r.inner.steps);
   }
   if (row.own) {
@@ -130,13 +127,13 @@ double error_of(const CheckResult& r, const std::string& name) {
   for (const MethodRow& row : r.methods) {
     if (row.name == name) return row.error_implicit;
   }
-  return 0;  // not among the methods: nothing is known against it
+  return 0;  // not among the estimators: nothing is known against it
 }
 
 std::string why_not_implicit(const CheckResult& r) {
   if (r.implicit.at_iterate)
-    return "right for the T steps taken, which is not what the implicit formula asks";
-  return "right for the T steps taken, which are not yet the solved inner problem";
+    return "right for the T steps taken, which is not what the implicit formula computes";
+  return "right for the T steps taken, which do not yet solve the inner problem";
 }
 
 void judge_row(MethodRow& row, const CheckResult& r, double exact_error) {
@@ -189,11 +186,11 @@ std::string at_reference(const CheckResult& r) {
   return r.implicit.at_iterate ? "implicit formula at the final iterate" : "solved inner problem";
 }
 
-// For what it is that a method can be trusted: the two answers may be far apart.
+// For what it is that an estimator can be trusted: the two answers may be far apart.
 void add_trusted(CheckResult& r) {
   const auto right = trusted_rows(r, true), for_steps = trusted_rows(r, false);
   if (right.empty() && for_steps.empty()) {
-    r.verdict.push_back(fmt::format("No method reaches a relative error of {:g} here.", r.trust_below));
+    r.verdict.push_back(fmt::format("No estimator reaches a relative error of {:g} here.", r.trust_below));
     return;
   }
   if (!right.empty()) {
@@ -214,7 +211,7 @@ void add_trusted(CheckResult& r) {
   if (right.empty()) r.verdict.push_back(cheapest(for_steps));
 }
 
-// One sentence for each reason, with the methods that share it.
+// One sentence for each reason, with the estimators that share it.
 void add_reasons(CheckResult& r) {
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
   for (const MethodRow& row : r.methods) {
@@ -249,7 +246,7 @@ void judge(CheckResult& result) {
   add_reasons(result);
   if (result.implicit.at_iterate && result.implicit.value.defined()) {
     result.verdict.push_back(fmt::format(
-        "The implicit methods are compared where the inner loop ended (|grad_w g| = {:.2g}) with the "
+        "The implicit estimators are compared where the inner loop ended (|grad_w g| = {:.2g}) with the "
         "exact inverse of the same curvature, the {}: a network's inner problem is not solved.",
         result.inner_gradient_norm, curvature_text(result.curvature)));
   }

@@ -13,8 +13,8 @@ namespace bilevel {
 void judge(CheckResult& result);
 
 // What a trusted row is right for: "solution" of the inner problem (or "iterate", where the implicit formula
-// is taken at the final one), the "steps" that were taken, or both. A method can be right for the steps and
-// far from the solution.
+// is taken at the final one), the "steps" that were taken, or both. An estimator can be right for the steps
+// and far from the solution.
 std::vector<std::string> trusted_for(const MethodRow& row, const CheckResult& result);
 
 }  // namespace bilevel

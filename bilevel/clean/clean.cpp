@@ -82,9 +82,9 @@ void find_suspects(const CleaningSets& sets, const CleanOptions& options, CleanR
 void add_warnings(const CleaningModel& model, const CleanOptions& options, CleanResult& result) {
   if (result.kept_baseline) {
     result.warnings.push_back(fmt::format(
-        "the learned weights do not beat all labels alike on the validation set: a loss of {:.4f} against "
-        "{:.4f}. All weights are left at 1 and no example is suspected; take more --iterations, more "
-        "--inner-steps or another --outer-rate",
+        "the learned weights do not beat all labels alike on the validation set: a loss of {:.4f} "
+        "against {:.4f}. All weights are left at 1 and no example is suspect; try more "
+        "--iterations, more --inner-steps or another --outer-rate",
         result.learned_valid_loss, result.baseline.valid_loss));
   }
   const double share = result.inner_gradient_norm / result.first_gradient_norm;

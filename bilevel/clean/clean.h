@@ -85,10 +85,10 @@ struct CleanResult {
 
 struct CleanHooks {
   std::function<void(const std::string& what)> progress = {};
-  // Runs the algorithm in place of solve(): one that saves its state, or goes on from one.
+  // Runs the algorithm in place of solve(): one that saves its state, or resumes from one.
   Solver solve = {};
-  // Asked along the final trainings. They are short beside the algorithm, and the same every time: who goes
-  // on repeats them.
+  // Asked along the final trainings. They are short beside the algorithm, and the same every time: a resumed
+  // run repeats them.
   std::function<bool()> interrupted = {};
 };
 

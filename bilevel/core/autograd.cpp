@@ -167,8 +167,7 @@ class AutogradLinearization : public Linearization {
     if (!parts) {
       throw std::invalid_argument(
           "curvature gauss-newton needs a problem that overrides inner_parts(): this one does not; use "
-          "hessian or "
-          "damped curvature");
+          "hessian or damped curvature");
     }
     Parts p;
     p.outputs = parts->outputs;

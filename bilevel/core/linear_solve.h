@@ -65,7 +65,7 @@ LinearResult conjugate_gradient(const MatrixProduct& matrix, const Tensor& b,
 LinearResult minres(const MatrixProduct& matrix, const Tensor& b, const KrylovSolveOptions& options = {});
 
 // rate * sum_{k=0..terms} (I - rate A)^k b: `terms` products, terms + 1 summands. The matrix may differ from
-// product to product (independent minibatches): it is told which product it is asked for, from 0. The k-th
+// product to product (independent minibatches): it receives the number of the product, from 0. The k-th
 // summand is the residual of the sum before it, so residuals[0..terms] are free; the whole sum's would cost
 // another product, so relative_residual is that of the sum without its last summand: an upper bound while the
 // series contracts. Status: ok; not_finite; negative_curvature where a summand met u'Au < 0; diverged where

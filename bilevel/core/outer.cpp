@@ -36,8 +36,7 @@ void require_state(const OuterTransform& transform, const std::vector<Tensor>& s
   if (fits) return;
   throw std::invalid_argument(fmt::format(
       "outer: the state of {} must be {} tensors like x, {}, got {}, the first {}; resume with the optimiser "
-      "that "
-      "wrote the checkpoint",
+      "that wrote the checkpoint",
       transform.name(), count, describe(x), state.size(), state.empty() ? "missing" : describe(state[0])));
 }
 
@@ -221,8 +220,7 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
   if (state.transforms.size() != transforms_.size() || state.step < 0) {
     throw std::invalid_argument(
         fmt::format("OuterOptimizer::step: the state is of {} transforms at step {}, the chain has {}; begin "
-                    "with init(x), or "
-                    "resume with the optimiser that wrote the checkpoint",
+                    "with init(x), or resume with the optimiser that wrote the checkpoint",
                     state.transforms.size(), state.step, transforms_.size()));
   }
   Tensor direction = hypergradient.detach();

@@ -13,8 +13,7 @@ namespace bilevel {
 Tensor Linearization::gauss_newton(const Tensor& /*v*/) {
   throw std::invalid_argument(
       "curvature gauss-newton needs a problem that exposes its outputs and the loss on them apart: this "
-      "one's "
-      "linearize() has no gauss_newton(); use hessian or damped curvature");
+      "one's linearize() has no gauss_newton(); use hessian or damped curvature");
 }
 
 std::unique_ptr<Linearization> Problem::linearize(const Tensor& w, const Tensor& x,

@@ -22,7 +22,7 @@
 
 namespace bilevel {
 
-// The inner loss taken apart, g = loss(outputs) + regularizer, which is what the Gauss-Newton matrix needs.
+// The inner loss taken apart, g = loss(outputs) + regulariser, which is what the Gauss-Newton matrix needs.
 struct InnerParts {
   Tensor outputs;                             // the model's outputs at (w, x), differentiable in w
   std::function<Tensor(const Tensor&)> loss;  // of the outputs alone: the data's term of g

@@ -1,5 +1,5 @@
 #pragma once
-// The inner problem solved to a tolerance: w*(x), for yardsticks, references and reports. Newton's method
+// The inner problem solved to a tolerance: w*(x), for yardsticks, references and results. Newton's method
 // with a line search, on Hessian products through the oracle: no rate to choose, and to the last digits in a
 // few steps. Small Hessians are assembled and factorised, with damping where they are not positive; above
 // that conjugate gradients find the step, as precisely as the quadratic model deserves.

@@ -32,7 +32,7 @@ double scale_near(double norm);
 std::vector<double> read(at::TensorList scalars);
 
 // The end of a solve whose right-hand side is zero (the solution is zero) or not finite (the solution is NaN,
-// so that nobody mistakes it for one). True where `result` has been filled.
+// so that it cannot be mistaken for one). True where `result` has been filled.
 bool ends_before_it_begins(const Tensor& b, double b_norm, LinearResult& result);
 
 }  // namespace bilevel::detail

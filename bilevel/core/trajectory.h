@@ -1,7 +1,8 @@
 #pragma once
 // The inner loop and its derivative: T steps of an inner optimiser with the states that an estimator asked to
-// keep, and one step of the reverse and of the forward recursion over them (K-RMD, Eqs. 6 and 7). Nothing
-// here holds a graph over more than one step.
+// keep, and one step of the reverse and of the forward recursion over them (K-RMD, Eqs. 6 and 7;
+// docs/mathematics.md, "Inner steps and their derivatives"). Nothing here holds a graph over more than one
+// step.
 
 #include <cstdint>
 #include <functional>
@@ -66,8 +67,8 @@ struct ReverseSweep {
   Tensor gathered;
 };
 ReverseSweep begin_reverse(const Trajectory& trajectory, const Tensor& outer_w, const Tensor& outer_x);
-// One step of Eq. 6, over step t from the state before it. `more` = another step follows, so a_{t-1} is
-// needed: the last one saves its Hessian product.
+// One step of the reverse recursion (Eq. 6), over step t from the state before it. `more` = another step
+// follows, so a_{t-1} is needed: the last one saves its Hessian product.
 void reverse_step(Oracle& oracle, const Tensor& x, const Trajectory& trajectory, int64_t t,
                   const InnerState& before, bool more, ReverseSweep& sweep);
 // Adds what flows into a learned rate and, if asked, into a learned start. Returns the hypergradient.

@@ -25,7 +25,7 @@ struct CsvOptions {
   // Which column holds the class labels: empty for none, "first", "last", a name of the header, or a position
   // from 0.
   std::string label_column{};
-  // And which one says what group an example belongs to; said in the same way.
+  // And the one with the group of each example, named the same way.
   std::string group_column{};
   // Columns to pass over, by name or position. Columns that hold ids (csv_ids.h) are passed over too, and
   // noted, but for those to keep.
@@ -37,7 +37,7 @@ struct CsvOptions {
   // their places must do.
   const TableSchema* like = nullptr;
   bool labels_are_numbers = false;           // targets of a regression: need not be whole
-  bool may_lack_label = false;               // new rows, whose classes nobody knows; with a schema
+  bool may_lack_label = false;               // new rows, whose classes are unknown; with a schema
   bool is_tsv = false;                       // tabs are the likelier separator
   at::ScalarType dtype = at::kDouble;        // of the values; float or double
   int64_t largest_bytes = int64_t{1} << 33;  // of the text; a bound on what a compressed file may unpack to

@@ -84,47 +84,49 @@ bool is_id_name(std::string_view name) {
 
 std::string way_out_of_field(std::string_view field, CsvColumn column) {
   if (is_missing(field))
-    return "missing values are filled in by --missing mean, or their rows left out by --missing drop";
+    return "fill in missing values with --missing mean, or leave out their rows with --missing drop";
   double value = 0;
   const bool is_number = parse_number(field, value);
   if (is_number && !std::isfinite(value)) return "replace what is not finite, or leave its row out";
   if (is_number && column == CsvColumn::feature) {
-    return "decimals of this file are written with a comma, and this one with a point: write all in one way";
+    return "decimals in this file are written with a comma, and this one with a point: write all of them the "
+           "same way";
   }
   if (column == CsvColumn::feature && looks_like_date(field)) {
-    return "it looks like a date, which is no feature as it stands: leave the column out with --drop, or "
-           "write it as numbers, such as the days since a fixed one";
+    return "it looks like a date, which cannot be used as a feature directly: leave the column out with "
+           "--drop, or convert it to a number, such as days since a fixed date";
   }
   if (!is_number && field.find_first_not_of("+-.0123456789eE") == std::string_view::npos) {
     return "is it beyond what a double can hold? Rescale the column";
   }
   if (is_comma_number(field)) {
-    return "say --decimal comma if all decimals are written so, else write a point in place of the comma";
+    return "give --decimal comma if all decimals are written this way; otherwise write a point in place of "
+           "the comma";
   }
   switch (column) {
     case CsvColumn::label:
-      return "choose another column by --label-column; targets of a regression are not classes";
+      return "choose another column with --label-column; targets of a regression are not classes";
     case CsvColumn::group:
       return "choose another column of groups";
     case CsvColumn::feature:
       break;
   }
-  return "text is no feature: leave the column out with --drop if it is an id or a name, or choose it by "
-         "--label-column if it holds the classes";
+  return "text cannot be used as a feature: leave the column out with --drop if it is an id or a name, or "
+         "choose it with --label-column if it holds the classes";
 }
 
 std::string way_out_of_separator(std::string_view line, char separator) {
   const std::string text = outside_quotes(line);
   const auto has = [&](char c) { return text.find(c) != std::string::npos; };
   if (separator != ';' && has(';')) {
-    return "are its fields separated by semicolons? Say --separator semicolon";
+    return "are its fields separated by semicolons? Give --separator semicolon";
   }
   if (separator == ',' && has('\t')) {
-    return "are its fields separated by tabs? Say --separator tab";
+    return "are its fields separated by tabs? Give --separator tab";
   }
   if (has(separator)) return "";
   if (separator == '\t' && has(',')) {
-    return "are its fields separated by commas? Say --separator comma";
+    return "are its fields separated by commas? Give --separator comma";
   }
   if (trimmed(text).find(' ') != std::string_view::npos && separator != ' ') {
     // Blanks separate only where they stand between numbers: a name may hold some.

@@ -44,7 +44,7 @@ constexpr std::array<OtherKind, 8> other_kinds{
      {"SQLite format 3", "an SQLite database", "write the table as CSV"},
      {"%PDF", "a PDF document", "save the table as CSV"}}};
 
-// Programs write none of these in a table; of compressed or random bytes a tenth are.
+// Tables contain none of these; about a tenth of compressed or random bytes are control characters.
 bool is_control(char letter) {
   const auto code = static_cast<unsigned char>(letter);
   const bool is_space = std::string_view("\t\n\v\f\r").find(letter) != std::string_view::npos;

@@ -88,8 +88,8 @@ bool CsvReader::is_header(const std::vector<std::string>& first) {
       fail_if_separated_otherwise();
       fail("a first row of names or a first row of an example",
            fmt::format("a mixture, with {} in column {} and a number below it", printable(first[i]), i),
-           "if it is a header, give every column a name that is no number, or say --header yes; if it is an "
-           "example, say --header no");
+           "if it is a header, give every column a name that is not a number, or give --header yes; if it is "
+           "an example, give --header no");
     }
   }
   return false;

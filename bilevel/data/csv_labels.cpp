@@ -58,8 +58,7 @@ Tensor known_names(const CsvNames& from, const std::vector<std::string>& names) 
     line_error(from.path, from.text.first_lines()[k],
                fmt::format("a {} of {} in {} ({}{})", from.what, from.like->file, from.column,
                            fmt::join(some, ", "), some.size() < names.size() ? " ..." : ""),
-               printable(from.text.texts()[k]),
-               "is it a slip of the pen, or does the training file lack it?");
+               printable(from.text.texts()[k]), "is it a typing error, or does the training file lack it?");
   }
   return as_tensor(positions);
 }
@@ -81,7 +80,7 @@ Tensor take_numbers(const CsvNames& from) {
     if (!parse_label(from.text.texts()[k], from.decimal, value) || !std::isfinite(value)) {
       if (from.may_be_unknown) return {};
       line_error(from.path, from.text.first_lines()[k], fmt::format("a finite number in {}", from.column),
-                 printable(from.text.texts()[k]), "choose another column by --label-column");
+                 printable(from.text.texts()[k]), "choose another column with --label-column");
     }
     values.push_back(value);
   }
@@ -125,7 +124,7 @@ Tensor take_names(const CsvNames& from, std::vector<std::string>& names) {
     line_error(from.path, from.text.first_lines().front(),
                fmt::format("{}s that several rows share in {}", from.what, from.column),
                fmt::format("{} different ones in {} rows", texts.size(), rows),
-               from.what == "label" ? "choose another column by --label-column" : "choose another column");
+               from.what == "label" ? "choose another column with --label-column" : "choose another column");
   }
   names = texts;
   std::sort(names.begin(), names.end());

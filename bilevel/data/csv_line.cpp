@@ -50,7 +50,7 @@ bool CsvLine::add_quoted(std::string_view line, size_t& end, Fault& fault) {
   if (at < line.size() && line[at] != separator_) {
     const std::string hint = way_out_of_separator(line_, separator_);
     fault = {fmt::format("{} after a quoted field", printable({&separator_, 1})), printable(line.substr(at)),
-             hint.empty() ? "is the separator another?" : hint};
+             hint.empty() ? "is the separator a different one?" : hint};
     return false;
   }
   end = at;

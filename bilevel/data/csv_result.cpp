@@ -140,8 +140,8 @@ void CsvReader::require_categories(size_t i) const {
              fmt::format("{} different texts in {} rows", count, rows_),
              looks_like_date(columns_[i].text.texts().front())
                  ? way_out_of_field(columns_[i].text.texts().front(), CsvColumn::feature)
-                 : fmt::format("text is no feature: leave the column out with --drop {}, or choose it by "
-                               "--label-column if it holds the classes",
+                 : fmt::format("text cannot be used as a feature: leave the column out with --drop {}, or "
+                               "choose it with --label-column if it holds the classes",
                                has_header_ ? columns_[i].name : fmt::format("{}", i)));
 }
 

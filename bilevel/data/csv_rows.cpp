@@ -152,8 +152,8 @@ bool CsvReader::add_number(size_t i, std::string_view field, size_t row) {
     ++column.numbers;
   }
   if (column.truths > 0 && column.numbers > 0) {
-    fail(fmt::format("numbers alone or True and False alone in {}", column_text(i)), printable(field),
-         "write all of the column in one way");
+    fail(fmt::format("only numbers, or only True and False, in {}", column_text(i)), printable(field),
+         "write the whole column the same way");
   }
   const size_t at = row * numbers_a_row_ + column.at;
   if (options_.dtype == at::kFloat) {
@@ -227,7 +227,7 @@ bool CsvReader::takes_comma() const {
   if (has_points_) return false;
   if (has_fractions_ || dialect_.separator == ';') return true;
   line_error(path_, comma_.line, "decimals that can be told from thousands", printable(comma_.field),
-             "say --decimal comma if it is a fraction, else write the numbers without commas");
+             "give --decimal comma if it is a fraction; otherwise write the numbers without commas");
 }
 
 void CsvReader::require_values() {
@@ -249,7 +249,7 @@ void CsvReader::require_values() {
   }
   if (drops && dropped_rows_.size() == rows_) {
     line_error(path_, 0, "a row without missing values", fmt::format("none in {} rows", rows_),
-               "say --missing mean, or leave out the column that has no values with --drop");
+               "give --missing mean, or leave out the column that has no values with --drop");
   }
 }
 

@@ -100,7 +100,7 @@ void refuse_table_options(const FeatureFileOptions& o, const std::string& file) 
   const auto refuse = [&](const char* name, bool given) {
     if (!given) return;
     throw std::invalid_argument(
-        fmt::format("{}: it is for tables (CSV, TSV), and {} is none; leave it out", name, file));
+        fmt::format("{}: applies to tables (CSV, TSV) only; {} is not a table; leave it out", name, file));
   };
   refuse("drop", !o.drop.empty());
   refuse("keep", !o.keep.empty());

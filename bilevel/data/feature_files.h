@@ -63,7 +63,7 @@ inline int64_t row_in_file(const Tensor& rows, int64_t i) {
 struct FeatureFileOptions {
   std::string label_column = "last";  // of a table without a file of labels: first, last, a name, a position
   at::ScalarType dtype = at::kFloat;  // of the features; float or double
-  std::string group_column = {};      // of tables, said like the label column; empty = none
+  std::string group_column = {};      // of tables, named like the label column; empty = none
   bool labels_are_numbers = false;    // targets of a regression: need not be whole
   // Of tables, as CsvOptions has them, in words.
   std::vector<std::string> drop = {}, keep = {};

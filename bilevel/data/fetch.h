@@ -1,7 +1,7 @@
 #pragma once
 // Fetches the image sets through the package managers, which know mirrors, proxies and signatures: what
 // `bilevel data get` calls. Every file is verified by size and SHA-256 before it gets its name, so that a
-// file that is there is whole, and a fetch that was interrupted goes on where it stopped.
+// file that is there is whole, and a fetch that was interrupted continues where it stopped.
 
 #include <cstdint>
 #include <functional>

@@ -58,7 +58,7 @@ Tensor read_large(const std::string& path, ByteSource& source, const std::vector
     if (source.most_bytes() != begin + values.numel()) {
       byte_error(path, begin + values.numel(), fmt::format("the file's end after {}", after),
                  fmt::format("{} more bytes", source.most_bytes() - begin - values.numel()),
-                 "the file is damaged, or is no IDX file");
+                 "the file is damaged, or is not an IDX file");
     }
     return values;
   }
@@ -97,7 +97,7 @@ Tensor read_idx(const std::string& path) {
     shape.push_back(big_endian(header.data() + 4 * i));
     if (__builtin_mul_overflow(reach, std::max<int64_t>(shape.back(), 1), &reach)) {
       byte_error(path, 4, "dimensions whose bytes 63 bits can count",
-                 fmt::format("{}", fmt::join(shape, " x ")), "the file is damaged, or is no IDX file");
+                 fmt::format("{}", fmt::join(shape, " x ")), "the file is damaged, or is not an IDX file");
     }
     count *= shape.back();
   }

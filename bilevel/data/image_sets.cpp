@@ -237,12 +237,12 @@ std::string find_image_set(std::string_view name, const std::string& folder) {
   // A folder that has a part of the set is the one that was meant: its files say more than the others' lack.
   for (const Place& place : places) {
     if (!place.begun) continue;
-    throw std::runtime_error(fmt::format("{} in {} is not whole: {}; {}", name, place.folder,
+    throw std::runtime_error(fmt::format("{} in {} is incomplete: {}; {}", name, place.folder,
                                          fmt::join(place.wrong, "; "), how_to_get(set, folder)));
   }
   const std::string unread = unread_form(set, places);
   throw std::runtime_error(fmt::format(
-      "{} is not here: no {} of {} bytes in {}; {}", name, set.files.front().name, set.files.front().size,
+      "{} was not found: no {} of {} bytes in {}; {}", name, set.files.front().name, set.files.front().size,
       fmt::join(candidates, ", "), unread.empty() ? how_to_get(set, folder) : unread));
 }
 

@@ -84,7 +84,7 @@ Tensor read_labels(const std::string& path, bool any_number, std::vector<std::st
     if (names != nullptr) csv.header = list_header(path);
     CsvTable table = read_csv(path, csv);
     if (table.values.size(1) != 0) {
-      line_error(path, 0, "one label a line", fmt::format("{} columns", table.values.size(1) + 1),
+      line_error(path, 0, "one label per line", fmt::format("{} columns", table.values.size(1) + 1),
                  "are the features and the labels swapped?");
     }
     if (names == nullptr && !table.schema.label_names.empty()) {
@@ -104,7 +104,7 @@ Tensor read_labels(const std::string& path, bool any_number, std::vector<std::st
                "are the features and the labels swapped? One-hot rows are not read: save Y.argmax(1)");
   }
   if (any_number) return labels.to(at::kDouble);
-  if (labels.is_floating_point()) {  // as NumPy saves them where nobody chose a type: 0.0, 1.0, 2.0
+  if (labels.is_floating_point()) {  // as NumPy saves them by default: 0.0, 1.0, 2.0
     const Tensor numbers = labels.to(at::kDouble);
     const Tensor bad = (numbers.ne(numbers.floor()) | numbers.abs().gt(largest_whole_label)).nonzero();
     if (bad.size(0) > 0) {

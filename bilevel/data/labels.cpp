@@ -17,8 +17,8 @@ constexpr double largest_label = 9007199254740992.0;  // 2^53: whole numbers are
 [[noreturn]] void fail(std::string_view what, int64_t example, const std::string& expected,
                        const std::string& found) {
   throw std::runtime_error(
-      fmt::format("{}: example {}: expected {}, found {}; are the labels another file's?", what, example,
-                  expected, found));
+      fmt::format("{}: example {}: expected {}, found {}; do the labels belong to another file?", what,
+                  example, expected, found));
 }
 
 std::vector<int64_t> whole_numbers(const Tensor& labels, std::string_view what) {
@@ -42,10 +42,10 @@ std::vector<int64_t> distinct_labels(const Tensor& labels, std::string_view what
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
   if (values.size() < 2) {
-    throw std::runtime_error(fmt::format(
-        "{}: expected labels of at least two classes, found {} in {} examples; is the label column "
-        "another?",
-        what, values.empty() ? "none" : fmt::format("only {}", values[0]), labels.numel()));
+    throw std::runtime_error(
+        fmt::format("{}: expected labels of at least two classes, found {} in {} examples; is the label "
+                    "column a different one?",
+                    what, values.empty() ? "none" : fmt::format("only {}", values[0]), labels.numel()));
   }
   return values;
 }

@@ -16,8 +16,8 @@ inline std::string newsgroups_path(const std::string& given) {
   }
   if (!given.empty()) return given;
   throw std::invalid_argument(
-      "20 Newsgroups is not here: fetch http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz and give "
-      "--data-dir its folder or the archive itself (plain, .gz or .xz)");
+      "20 Newsgroups was not found: fetch http://qwone.com/~jason/20Newsgroups/20news-bydate.tar.gz and give "
+      "its folder or the archive itself (plain, .gz or .xz) with --data-dir");
 }
 
 }  // namespace bilevel

@@ -99,8 +99,7 @@ Splits make_splits(const Tensor& labels, int64_t classes, const SplitSizes& size
       if (shares[k] > available[k]) {
         throw std::invalid_argument(
             fmt::format("class {} has {} examples, {} of them used: the {} set of {} needs {} more with {} "
-                        "classes of equal "
-                        "size; take a smaller set, or proportional shares",
+                        "classes of equal size; take a smaller set, or proportional shares",
                         k, pools[k].size(), used[k], names[part], wanted[part], shares[k], classes));
       }
       const auto begin = pools[k].begin() + used[k];

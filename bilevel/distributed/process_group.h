@@ -1,7 +1,7 @@
 #pragma once
 // Several processes that compute one thing together: sums over all of them, and what becomes of them when one
-// fails. LibTorch's c10d does the work, with Gloo on CPUs and NCCL on GPUs; only transport.cpp names it,
-// because it differs between LibTorch 1.13 and 2.x.
+// fails. LibTorch's c10d does the work, with Gloo on CPUs and NCCL on GPUs. Only transport.cpp uses c10d,
+// because it differs between LibTorch 1.13 and 2.x; sums on CPUs call Gloo itself (short_sums.h).
 //
 // Every rank calls the same operations in the same order. An operation that does not come to its end because
 // another rank has failed, is gone or hangs throws RankFailure, the same on all ranks that are left.
@@ -18,7 +18,7 @@
 namespace bilevel {
 
 struct GroupOptions {
-  std::string backend = {};  // gloo or nccl; empty = gloo, but nccl where each rank has a GPU of its own
+  std::string backend = {};  // gloo or nccl; empty = gloo, and nccl on GPUs if each rank has its own GPU
   double timeout = 300;      // seconds that one rank waits for the others
   void validate() const;
 };
@@ -105,7 +105,7 @@ class ProcessGroup {
   GroupOptions options_;
   Communication communication_;
   int64_t gathered_ = 0;
-  bool failed_ = false;  // one of the ranks did
+  bool failed_ = false;  // a failure is known
   std::unique_ptr<Parts> parts_;
 };
 

@@ -31,7 +31,7 @@ class Transport {
   virtual bool sum_(Tensor& contiguous) = 0;  // whether this thread did it by itself (short_sums.h)
   virtual void broadcast_(Tensor& contiguous, int from) = 0;
   virtual Tensor scalar(double value) const = 0;  // of a kind that it can sum
-  virtual void leave() = 0;                       // all ranks do, after their last sum
+  virtual void leave() = 0;                       // called by every rank after its last sum
 };
 // Whether this program was built for NCCL and LibTorch has the same version of it.
 bool can_use_nccl();

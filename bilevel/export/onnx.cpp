@@ -119,7 +119,7 @@ ExportedModel read_onnx(const std::string& path) {
       model.arrays.push_back({array, array_of(*stored.at(array), path)});
     }
   } catch (const Json::exception& error) {
-    throw std::runtime_error(fmt::format("{}: is no model of `bilevel export`: {}", path, error.what()));
+    throw std::runtime_error(fmt::format("{}: is not a model of `bilevel export`: {}", path, error.what()));
   }
   return model;
 }
@@ -142,7 +142,7 @@ void write_onnx(const std::string&, const ExportedModel&) {
 
 ExportedModel read_onnx(const std::string& path) {
   throw std::runtime_error(
-      fmt::format("{}: is no .npz and no TorchScript file; this build of bilevel has no ONNX: install "
+      fmt::format("{}: is neither a .npz nor a TorchScript file; this build of bilevel has no ONNX: install "
                   "libonnx-dev and build again",
                   path));
 }

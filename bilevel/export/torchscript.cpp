@@ -31,9 +31,9 @@ ExportedModel read_torchscript(const std::string& path) {
     }
   } catch (const c10::Error& error) {
     throw std::runtime_error(
-        fmt::format("{}: is no TorchScript file that can be read: {}", path, error.what_without_backtrace()));
+        fmt::format("{}: is not a readable TorchScript file: {}", path, error.what_without_backtrace()));
   } catch (const Json::exception& error) {
-    throw std::runtime_error(fmt::format("{}: is no model of `bilevel export`: {}", path, error.what()));
+    throw std::runtime_error(fmt::format("{}: is not a model of `bilevel export`: {}", path, error.what()));
   }
   return model;
 }

@@ -1,6 +1,6 @@
 #pragma once
 // How a field's value is written as words and read from them: on a command line, in a configuration file, in
-// config.json. A type of one's own has its codec beside it.
+// config.json. A user-defined type has its codec beside it.
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@ namespace bilevel {
 
 enum class FieldType { flag, whole, seed, number, text };
 
-// One word. Throws std::invalid_argument where it is no such value.
+// One word. Throws std::invalid_argument if it is not such a value.
 std::string word_of(bool value);
 std::string word_of(int64_t value);
 std::string word_of(uint64_t value);

@@ -12,7 +12,7 @@
 //       return table;
 //     }
 //
-// A field is called as a person in the field would say it, in small letters with underscores.
+// A field has the name that people in the field use, in small letters with underscores.
 
 #include <algorithm>
 #include <functional>
@@ -37,7 +37,7 @@ enum class FieldKind {
 };
 
 enum class FieldTier {
-  common,  // what people use first: in the short help
+  common,  // most used: in the short help
   more,    // in the whole help
 };
 

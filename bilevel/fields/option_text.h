@@ -31,7 +31,7 @@ class OptionError : public std::invalid_argument, public WithMarkedMessage {
   explicit OptionError(const std::string& marked)
       : std::invalid_argument(plain_text(marked)), WithMarkedMessage(marked) {}
 };
-// What the options are right about, but the world is not: a file, a run.
+// The options are right, but something outside is not: a file, a run.
 class RunError : public std::runtime_error, public WithMarkedMessage {
  public:
   explicit RunError(const std::string& marked)

@@ -60,9 +60,9 @@ NamedWords with_flags_as_named(const OptionsView& options, NamedWords words);
 // there is not.
 void give_rest(OptionsView options, const NamedWords& words);
 
-// Fields that were given and decide the result, but not as `stored` has them: a run goes on as it began.
-// `effective` has what the run found by itself: a field that is given so is forgotten, and found again with
-// all its digits.
+// Fields that were given and decide the result, but not as `stored` has them: a resumed run keeps its
+// options. `effective` has what the run found by itself: a field that is given so is forgotten, and found
+// again with all its digits.
 std::vector<std::string> changed_fields(OptionsView options, const NamedWords& stored,
                                         const NamedWords& effective);
 

@@ -1,6 +1,6 @@
 #pragma once
-// Fields that an earlier version called otherwise. A run's config.json is read by today's names; whoever
-// gives an old name is told the new one.
+// Fields that had another name in an earlier version. A run's config.json is read by today's names; whoever
+// gives an old name is shown the new one.
 
 #include <string>
 

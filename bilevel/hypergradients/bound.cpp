@@ -82,7 +82,7 @@ class Bounder {
     result_.bound = {kind, bound(at_w, *constants, errors ? *errors : guessed_errors(at_w, *constants))};
     if (!std::isfinite(result_.bound.value)) {
       result_.bound = {};
-      result_.no_bound = "a number it is made of is not finite";
+      result_.no_bound = "a number in it is not finite";
     }
   }
 

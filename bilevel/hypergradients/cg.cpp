@@ -24,11 +24,11 @@ const Fields<KrylovOptions>& KrylovOptions::fields() {
     using O = KrylovOptions;
     Fields<O> f;
     f.add(
-         "terms", [](O & o) -> auto& { return o.steps; }, "K: steps, one Hessian product each")
+         "terms", [](O & o) -> auto& { return o.steps; }, "K: number of steps, one Hessian product each")
         .in(at_least(0, bounds::within_step));
     f.add(
          "relative_tolerance", [](O & o) -> auto& { return o.relative_tolerance; },
-         "stop at this residual; 0 = all the steps")
+         "stop at this residual; 0 = always take all steps")
         .in(at_least(0));
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());

@@ -27,11 +27,11 @@ const Fields<ExactOptions>& ExactOptions::fields() {
     Fields<O> f;
     f.add(
          "direct_limit", [](O & o) -> auto& { return o.direct_limit; },
-         "inner variables up to which the matrix is assembled and factorised")
+         "largest number of inner variables for which the matrix is assembled and factorised")
         .in(at_least(0, bounds::width));
     f.add(
          "cg_tolerance", [](O & o) -> auto& { return o.relative_tolerance; },
-         "residual of the conjugate gradients above that limit")
+         "residual at which conjugate gradients stop above that limit")
         .in(at_least(0));
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());

@@ -29,14 +29,14 @@ const Fields<FixedPointEstimatorOptions>& FixedPointEstimatorOptions::fields() {
     using O = FixedPointEstimatorOptions;
     Fields<O> f;
     f.add(
-         "terms", [](O & o) -> auto& { return o.steps; }, "K: steps, one Hessian product each")
+         "terms", [](O & o) -> auto& { return o.steps; }, "K: number of steps, one Hessian product each")
         .in(at_least(0, bounds::within_step));
     f.add(
-         "linear_rate", [](O & o) -> auto& { return o.rate; }, "of the steps; 0 = the last inner rate")
+         "linear_rate", [](O & o) -> auto& { return o.rate; }, "linear rate; 0 = the last inner rate")
         .in(at_least(0));
     f.add(
          "relative_tolerance", [](O & o) -> auto& { return o.relative_tolerance; },
-         "stop at this residual; 0 = all the steps")
+         "stop at this residual; 0 = always take all steps")
         .in(at_least(0));
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());

@@ -1,7 +1,7 @@
 #pragma once
-// Forward mode (FMD, K-RMD Eq. 7): the sensitivity of the state to every entry of x, carried along the steps.
-// T * m Hessian and transposed cross products and m * n numbers: for few outer variables, and as a check on
-// reverse mode, with which it shares no recursion.
+// Forward mode (FMD, K-RMD Eq. 7; docs/mathematics.md, "Inner steps and their derivatives"): the sensitivity
+// of the state to every entry of x, carried along the steps. T * m Hessian and transposed cross products and
+// m * n numbers: for few outer variables, and as a check on reverse mode, with which it shares no recursion.
 
 #include "bilevel/hypergradients/estimator.h"
 

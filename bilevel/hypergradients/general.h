@@ -1,7 +1,8 @@
 #pragma once
 // FSLA's general form (Lemma 2): df/dx - sum_k beta_k s_k over sequences of inner points w_k, vectors p_k and
 // coefficients beta_k. Back-propagation, Neumann series and conjugate gradients are choices of the sequences.
-// The printed product order holds for backward mode; forward mode is the recursion of Eq. 8.
+// The printed product order holds for backward mode; forward mode is the recursion of Eq. 8
+// (docs/mathematics.md, "Estimators").
 
 #include <vector>
 

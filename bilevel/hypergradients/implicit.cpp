@@ -25,7 +25,7 @@ void CurvatureOptions::validate() const {
   }
   if (difference_hessian && kind == "gauss-newton") {
     throw std::invalid_argument(
-        "difference_hessian: a Gauss-Newton product is no difference of gradients; use curvature hessian");
+        "difference_hessian: a Gauss-Newton product is not a difference of gradients; use curvature hessian");
   }
 }
 
@@ -34,20 +34,20 @@ const Fields<CurvatureOptions>& CurvatureOptions::fields() {
     using O = CurvatureOptions;
     Fields<O> f;
     f.add(
-         "curvature", [](O & o) -> auto& { return o.kind; }, "hessian or gauss-newton")
+         "curvature", [](O & o) -> auto& { return o.kind; }, "curvature matrix: hessian or gauss-newton")
         .one_of({"hessian", "gauss-newton"});
     f.add(
-         "damping", [](O & o) -> auto& { return o.damping; }, "rho in H + rho I")
+         "damping", [](O & o) -> auto& { return o.damping; }, "damping rho in H + rho I")
         .in(at_least(0));
     f.add(
         "difference_hessian", [](O & o) -> auto& { return o.difference_hessian; },
-        "central differences in place of Hessian products");
+        "use central differences in place of Hessian products");
     f.add(
         "difference_cross", [](O & o) -> auto& { return o.difference_cross; },
-        "central differences in place of the cross product, as DARTS and iDARTS take it");
+        "use central differences in place of the cross product, as DARTS and iDARTS do");
     f.add(
          "difference_step", [](O & o) -> auto& { return o.difference_step; },
-         "how far w moves for such a difference")
+         "distance that w is moved for a difference")
         .in(above(0));
     return f;
   }();
@@ -123,10 +123,10 @@ void check_batches_used(const HypergradientRequest& request, const LinearResult&
   const auto given = static_cast<int64_t>(request.hessian.size());
   const bool ended_early = linear.status == Status::converged || linear.status == Status::not_finite;
   if (given > 1 && linear.products < given && !ended_early) {
-    throw std::invalid_argument(fmt::format(
-        "{} Hessian batches were given, but {} Hessian products taken: give one for each product, or "
-        "one for all",
-        given, linear.products));
+    throw std::invalid_argument(
+        fmt::format("{} Hessian batches were given, but {} Hessian products were taken: give one for each "
+                    "product, or one for all",
+                    given, linear.products));
   }
 }
 

@@ -25,10 +25,10 @@ const Fields<NeumannEstimatorOptions>& NeumannEstimatorOptions::fields() {
     using O = NeumannEstimatorOptions;
     Fields<O> f;
     f.add(
-         "terms", [](O & o) -> auto& { return o.terms; }, "K: Hessian products of the series")
+         "terms", [](O & o) -> auto& { return o.terms; }, "K: number of Hessian products in the series")
         .in(at_least(0, bounds::within_step));
     f.add(
-         "linear_rate", [](O & o) -> auto& { return o.rate; }, "of the series; 0 = the last inner rate")
+         "linear_rate", [](O & o) -> auto& { return o.rate; }, "linear rate; 0 = the last inner rate")
         .in(at_least(0));
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());

@@ -1,6 +1,6 @@
 #pragma once
-// iDARTS's stochastic Neumann series (Eqs. 8, 44, 45) and stocBiO's: rate * C sum_{k=0..K} (I - rate H)^k
-// df/dw. K counts Hessian products, so there are K + 1 summands.
+// iDARTS's stochastic Neumann series (Eqs. 8, 44, 45; docs/mathematics.md, "What K counts") and stocBiO's:
+// rate * C sum_{k=0..K} (I - rate H)^k df/dw. K counts Hessian products, so there are K + 1 summands.
 
 #include "bilevel/hypergradients/implicit.h"
 

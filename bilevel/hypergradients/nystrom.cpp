@@ -130,7 +130,7 @@ const Fields<NystromOptions>& NystromOptions::fields() {
          "terms", [](O & o) -> auto& { return o.rank; }, "K: the rank, one Hessian product each")
         .in(at_least(1, bounds::within_step));
     f.add(
-        "seed", [](O & o) -> auto& { return o.seed; }, "of the random directions");
+        "seed", [](O & o) -> auto& { return o.seed; }, "random seed for the directions");
     f.include(
         [](O & o) -> auto& { return o.curvature; }, CurvatureOptions::fields());
     return f;

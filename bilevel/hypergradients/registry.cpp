@@ -76,7 +76,7 @@ NystromOptions nystrom_options(const Settings& s) {
 const std::vector<EstimatorRow>& estimator_rows() {
   static const std::vector<EstimatorRow> rows = {
       row<Exact>("exact", "implicit, by a factorisation or CG to rounding", exact_options),
-      row<OneStep>("one-step", "DARTS: the derivative of the last step alone", one_step_options),
+      row<OneStep>("one-step", "DARTS: the derivative of the last step only", one_step_options),
       row<T1T2>("t1t2", "the inverse Hessian replaced by the identity"),
       row<Reverse>("reverse", "back-propagation through all T steps, all kept"),
       row<ReverseSqrt>("reverse-sqrt", "the same, every sqrt(T)-th iterate kept"),

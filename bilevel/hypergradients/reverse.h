@@ -1,7 +1,7 @@
 #pragma once
 // Reverse mode (RMD, back-propagation through time, ITD): the derivative of f after the T steps that were
-// really taken, by an explicit recursion over the kept iterates (K-RMD Eq. 6). T - 1 Hessian and T cross
-// products, T * n numbers kept.
+// really taken, by an explicit recursion over the kept iterates (K-RMD Eq. 6; docs/mathematics.md, "Inner
+// steps and their derivatives"). T - 1 Hessian and T cross products, T * n numbers kept.
 
 #include <functional>
 

@@ -91,7 +91,8 @@ const Fields<ReverseBinomialOptions>& ReverseBinomialOptions::fields() {
     using O = ReverseBinomialOptions;
     Fields<O> f;
     f.add(
-         "byte_budget", [](O & o) -> auto& { return o.byte_budget; }, "bytes for the kept iterates")
+         "byte_budget", [](O & o) -> auto& { return o.byte_budget; },
+         "memory for the kept iterates, in bytes")
         .in(at_least(1));
     return f;
   }();

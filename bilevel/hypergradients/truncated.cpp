@@ -25,14 +25,14 @@ const Fields<TruncatedOptions>& TruncatedOptions::fields() {
     using O = TruncatedOptions;
     Fields<O> f;
     f.add(
-         "truncate", [](O & o) -> auto& { return o.steps; }, "K: the last steps that are kept")
+         "truncate", [](O & o) -> auto& { return o.steps; }, "K: number of last steps to keep")
         .in(at_least(0, bounds::within_step));
     f.add(
         "difference_cross", [](O & o) -> auto& { return o.difference_cross; },
-        "central differences in place of cross products, as DARTS takes its one");
+        "use central differences in place of cross products, as DARTS does for its one");
     f.add(
          "difference_step", [](O & o) -> auto& { return o.difference_step; },
-         "how far w moves for such a difference")
+         "distance that w is moved for a difference")
         .in(above(0));
     return f;
   }();
@@ -45,10 +45,10 @@ const Fields<OneStepOptions>& OneStepOptions::fields() {
     Fields<O> f;
     f.add(
         "difference_cross", [](O & o) -> auto& { return o.difference_cross; },
-        "a central difference in place of the cross product, as DARTS takes it");
+        "use a central difference in place of the cross product, as DARTS does");
     f.add(
          "difference_step", [](O & o) -> auto& { return o.difference_step; },
-         "how far w moves for such a difference")
+         "distance that w is moved for a difference")
         .in(above(0));
     return f;
   }();

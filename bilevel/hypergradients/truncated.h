@@ -1,6 +1,7 @@
 #pragma once
-// K-RMD: reverse mode over the last K steps only (Eq. 8). K - 1 Hessian and K cross products, K * n numbers
-// kept; its bias falls like (1 - rate mu)^K where the inner problem is strongly convex (Proposition 3.1).
+// K-RMD: reverse mode over the last K steps only (Eq. 8; docs/mathematics.md, "Estimators"). K - 1 Hessian
+// and K cross products, K * n numbers kept; its bias falls like (1 - rate mu)^K where the inner problem is
+// strongly convex (Proposition 3.1).
 
 #include "bilevel/hypergradients/reverse.h"
 

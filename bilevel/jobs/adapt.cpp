@@ -32,17 +32,18 @@ const Fields<AdaptJobOptions>& AdaptJobOptions::fields() {
     Fields<AdaptJobOptions> f;
     f.add(
          "run", [](auto& o) -> auto& { return o.run; },
-         "folder of a `bilevel learn` run on images or a table, or a file that export made of it")
+         "folder of a `bilevel learn` run on images or a table, or a file exported from it")
         .required()
         .first();
     f.add(
          "support", [](auto& o) -> auto& { return o.support; },
-         "what is known: a folder of class folders, a few PNG or JPEG files in each; or a table with labels")
+         "known examples: a folder of class folders with a few PNG or JPEG files in each, or a table with "
+         "labels")
         .required()
         .first();
     f.add(
          "support_labels", [](auto& o) -> auto& { return o.support_labels; },
-         fmt::format("of a table without them: one for each row of {}", named("support")))
+         fmt::format("labels for a table without them: one for each row of {}", named("support")))
         .first();
     f.add(
          "images", [](auto& o) -> auto& { return o.images; }, "folder of PNG or JPEG files to recognise")
@@ -52,7 +53,7 @@ const Fields<AdaptJobOptions>& AdaptJobOptions::fields() {
          fmt::format("table of rows to recognise, in place of {}", named("images")))
         .first();
     f.add(
-         "out", [](auto& o) -> auto& { return o.out; }, "CSV file of the predictions")
+         "out", [](auto& o) -> auto& { return o.out; }, "CSV file to write the predictions to")
         .first();
     f.include(
         [](AdaptJobOptions & o) -> auto& { return o.compute; }, ComputeOptions::fields());
@@ -66,7 +67,7 @@ namespace {
 constexpr int64_t most_more_steps = 32;  // times as many inner steps as tasks were learned with
 
 std::vector<std::string> files_to_recognise(const std::string& folder) {
-  if (!is_folder(folder)) throw OptionError(fmt::format("{}: is no folder", named("images", folder)));
+  if (!is_folder(folder)) throw OptionError(fmt::format("{}: is not a folder", named("images", folder)));
   std::vector<std::string> files = picture_files(folder);
   if (files.empty()) {
     throw OptionError(fmt::format("{}: there is no PNG or JPEG file in it", named("images", folder)));
@@ -79,22 +80,23 @@ Tensor with_channels(const Tensor& images, int64_t channels, const std::string& 
   if (images.size(1) == channels) return images;
   if (images.size(1) == 1) return images.expand({-1, channels, -1, -1});
   throw OptionError(
-      fmt::format("{}: colour images, but the network learned on grey ones: convert them to grey", what));
+      fmt::format("{}: colour images, but the network was trained on grey ones: convert them to grey", what));
 }
 
 meta::LearnedModel load_learned(const std::string& run) {
   const std::string learned = run + "/model";
   const bool is_file = is_exported_file(run);
   if (!is_file && !std::filesystem::exists(learned) && !std::filesystem::exists(learned + ".previous")) {
-    throw OptionError(fmt::format(
-        "{}: there is no model in it; name the folder of a `bilevel learn` that has saved one (`bilevel "
-        "runs` lists them)",
-        named("run", run)));
+    throw OptionError(
+        fmt::format("{}: there is no model in it; give the folder of a `bilevel learn` run that has saved "
+                    "one (`bilevel runs` lists them)",
+                    named("run", run)));
   }
   meta::LearnedModel model = is_file ? learned_of(read_exported(run), run) : meta::load_model(learned);
   if (!model.rows && (model.input.size() != 3 || !model.scale)) {
-    throw OptionError(fmt::format("{}: it learned on {}, which are neither images nor a table that it kept",
-                                  named("run", run), model.data));
+    throw OptionError(
+        fmt::format("{}: it learned on {}, which are neither images nor a table whose columns were saved",
+                    named("run", run), model.data));
   }
   return model;
 }
@@ -124,9 +126,8 @@ LabelledFeatures read_known_labels(const AdaptJobOptions& o, const TableSchema& 
   FeatureFileOptions reading;
   if (schema.form == TableSchema::Form::table && o.support_labels.empty()) {
     if (schema.label_place < 0) {
-      throw OptionError(
-          fmt::format("{} is missing: the table of the run has its labels in a file of their own",
-                      named("support_labels")));
+      throw OptionError(fmt::format("{} is missing: the labels of the run's table are in a separate file",
+                                    named("support_labels")));
     }
     reading.label_column = schema.has_header ? schema.label : fmt::format("{}", schema.label_place);
   }
@@ -141,7 +142,7 @@ AdaptInputs read_rows(const AdaptJobOptions& o, const meta::RowScale& scale, con
   const LabelledFeatures fresh = read_new_examples(o.data, scale.schema, reading);
   const LabelledFeatures named_rows = read_known_labels(o, scale.schema);
   if (named_rows.labels.numel() != known.features.rows()) {
-    throw OptionError(fmt::format("{}: {} labels for {} rows; fill in what is missing in the table",
+    throw OptionError(fmt::format("{}: {} labels for {} rows; fill in the missing values in the table",
                                   named("support", o.support), named_rows.labels.numel(),
                                   known.features.rows()));
   }
@@ -163,7 +164,7 @@ void check_adapt_sources(const AdaptJobOptions& o, const meta::LearnedModel& mod
                                   model.rows ? "a table" : "images", named(wanted)));
   }
   if ((model.rows ? o.data : o.images).empty()) {
-    throw OptionError(fmt::format("{} is missing: what is to be recognised", named(wanted)));
+    throw OptionError(fmt::format("{} is missing: give the examples to recognise", named(wanted)));
   }
   if (!model.rows && !o.support_labels.empty()) {
     throw OptionError(
@@ -279,8 +280,8 @@ AdaptJobResult run_adapt(AdaptJobOptions o, RunContext& context) {
   AdaptJobResult result = predict(o, load_learned(o.run), tensors);
   if (result.support_accuracy < 100) {
     context.warning(
-        fmt::format("{:.0f} % of the known {} are recognised once learned from: some may be in the wrong "
-                    "class, or what was learned in {} does not tell these classes apart",
+        fmt::format("{:.0f} % of the known {} are classified correctly after adaptation: some may be "
+                    "mislabelled, or what was learned in {} does not tell these classes apart",
                     result.support_accuracy, result.files.empty() ? "rows" : "images", o.run));
   }
   if (!o.out.empty()) write_file(o.out, predictions_csv(result));

@@ -1,5 +1,5 @@
 #pragma once
-// The job `adapt`: what `learn` learned, used on a person's own few images or rows of a table.
+// The job `adapt`: what `learn` learned, applied to a few of your own images or rows of a table.
 
 #include <cstdint>
 #include <string>
@@ -34,8 +34,8 @@ struct AdaptJobResult {
   Tensor probabilities = {};         // files or rows x classes; double, CPU
   std::vector<int64_t> best = {};    // the class of each of them
   std::vector<int64_t> counts = {};  // known examples of each class
-  double support_accuracy = 0;       // of the known examples themselves, once learned from
-  // That took as many: more than tasks were learned with where those did not recognise all of the few images.
+  double support_accuracy = 0;       // accuracy on the known examples after adaptation
+  // Steps taken: more than in training if those did not recognise all of the known images.
   int64_t inner_steps = 0;
   bool by_raw_inputs = false;  // the run returned logistic regression on them in place of what it learned
   std::string out = {};        // the file that was written
@@ -45,7 +45,7 @@ struct AdaptJobResult {
   // "new/a.png", or "row 3".
   std::string name_of(size_t i) const;
 };
-// Throws OptionError for folders that have not what they should.
+// Throws OptionError for folders without the expected contents.
 AdaptJobResult run_adapt(AdaptJobOptions options, RunContext& context);
 
 }  // namespace bilevel

@@ -29,7 +29,7 @@ Fields<AlgorithmChoice> algorithm_fields(bool with_choice) {
   f.heading("algorithm");
   if (with_choice) {
     f.add(
-         "algorithm", [](O & o) -> auto& { return o.algorithm; }, "which rule; `bilevel list` shows them")
+         "algorithm", [](O & o) -> auto& { return o.algorithm; }, "algorithm; `bilevel list` shows them")
         .first();
   }
   setting("method").first();
@@ -40,11 +40,11 @@ Fields<AlgorithmChoice> algorithm_fields(bool with_choice) {
   }
   f.add(
        "on_failure", [](O & o) -> auto& { return o.solve.on_failure; },
-       "stop with the cause; backtrack: go back and lower the rate that is to blame; damp: go back and "
-       "raise the damping")
+       "stop: end and name the cause; backtrack: go back and lower the rate that caused it; damp: go back "
+       "and raise the damping")
       .one_of({"stop", "backtrack", "damp"});
 
-  f.heading("settings of single algorithms");
+  f.heading("settings of particular algorithms");
   for (const char* name : {"strong_convexity", "hessian_batch", "momentum_decay", "averaging", "period",
                            "large_batch", "penalty", "penalty_growth", "joint_rate", "barrier"}) {
     setting(name);
@@ -57,7 +57,7 @@ Fields<AlgorithmChoice> algorithm_fields(bool with_choice) {
   }
   f.add(
        "inner_batch", [](O & o) -> auto& { return o.solve.batches.inner_batch; },
-       "examples of a batch of g; 0 = all")
+       "examples in a batch of g; 0 = all")
       .in(at_least(0, bounds::examples));
 
   f.heading("outer steps");
@@ -66,26 +66,26 @@ Fields<AlgorithmChoice> algorithm_fields(bool with_choice) {
   }
   f.add(
        "outer_batch", [](O & o) -> auto& { return o.solve.batches.outer_batch; },
-       "examples of a batch of f; 0 = all")
+       "examples in a batch of f; 0 = all")
       .in(at_least(0, bounds::examples));
   f.add(
-       "iterations", [](O & o) -> auto& { return o.solve.iterations; }, "outer iterations, at most")
+       "iterations", [](O & o) -> auto& { return o.solve.iterations; }, "largest number of outer iterations")
       .in(at_least(0, bounds::endless))
       .first();
   f.add(
        "budget_seconds", [](O & o) -> auto& { return o.solve.seconds; },
-       "of the algorithm's own time, at most; 0 = no limit")
+       "limit on the algorithm's own time in seconds; 0 = none")
       .in(at_least(0));
   f.add(
        "budget_calls", [](O & o) -> auto& { return o.solve.oracle_calls; },
-       "gradients and products, at most; 0 = no limit")
+       "limit on oracle calls (gradients and products); 0 = none")
       .in(at_least(0, bounds::endless));
   f.add(
        "tolerance", [](O & o) -> auto& { return o.solve.direction_tolerance; },
-       "stop where the hypergradient's norm falls below this; 0 = never")
+       "stop when the norm of the direction falls below this; 0 = never")
       .in(at_least(0));
   f.add(
-       "records", [](O & o) -> auto& { return o.solve.records; }, "about how many points of the history")
+       "records", [](O & o) -> auto& { return o.solve.records; }, "approximate number of records to keep")
       .in(at_least(1, bounds::within_step));
   return f;
 }
@@ -129,9 +129,10 @@ void refuse_ignored(const OptionsView& options, const AlgorithmChoice& choice,
   for (const std::string& name : algorithms) {
     if (options_read(find_algorithm(name), choice.settings).contains("damping")) return;
   }
-  throw OptionError(fmt::format(
-      "{}: there is nothing to damp in {}; choose backtrack, which lowers the rate that is to blame, or stop",
-      named("on_failure", "damp"), fmt::join(algorithms, ", ")));
+  throw OptionError(
+      fmt::format("{}: there is nothing to damp in {}; choose backtrack, which lowers the rate that caused "
+                  "the failure, or stop",
+                  named("on_failure", "damp"), fmt::join(algorithms, ", ")));
 }
 
 void set_schedule_lengths(AlgorithmChoice& choice) {

@@ -38,7 +38,7 @@ void refuse_ignored(const OptionsView& options, const AlgorithmChoice& choice,
                     const std::vector<std::string>& algorithms, bool chosen);
 
 // Once the defaults that depend on the problem are set: schedules end with the run, and a default of the
-// job's that the algorithm does not read becomes the library's, so that no text tells of what is not used.
+// job's that the algorithm does not read becomes the library's, so that no text mentions an unused value.
 void finish(AlgorithmChoice& choice);
 // The lengths of the schedules alone, for jobs that run several algorithms.
 void set_schedule_lengths(AlgorithmChoice& choice);

@@ -21,7 +21,7 @@ const Fields<AutomaticOptions>& AutomaticOptions::fields() {
     f.heading("algorithm");
     f.add(
          "accuracy", [](auto& o) -> auto& { return o.accuracy; },
-         fmt::format("wished relative error of a hypergradient, with the method auto"))
+         fmt::format("target relative error of a hypergradient, for the method auto"))
         .in(between_0_and_1());
     return f;
   }();
@@ -36,7 +36,7 @@ Json automatic_choice(const RunContext& context) {
 void refuse_ignored_accuracy(const Given& given, const AutomaticOptions& automatic, const Json& choice,
                              bool wants_auto) {
   if (!given(automatic.accuracy) || wants_auto || !choice.is_null()) return;
-  throw OptionError(fmt::format("{} changes nothing without {}, which chooses by it; leave it out",
+  throw OptionError(fmt::format("{} has no effect without {}, which uses it to choose; leave it out",
                                 named("accuracy", word_of(automatic.accuracy)), named("method", "auto")));
 }
 
@@ -125,8 +125,8 @@ void measure_choice_at_end(const AutomaticOptions& automatic, const Problem& pro
   summary["auto"]["error_at_end"] = number(error);
   if (error <= automatic.accuracy) return;
   const std::string warning = fmt::format(
-      "{}: the error of {} has grown to {:.2g} of the hypergradient where the run ended, above the wished "
-      "{:g}; it was chosen for where the run began: `bilevel diagnose --at` says what is needed there",
+      "{}: the error of {} has grown to {:.2g} of the hypergradient where the run ended, above the target "
+      "{:g}; it was chosen at the start of the run: `bilevel diagnose --at` shows what is needed at the end",
       named("method", "auto"), settings.method, error, automatic.accuracy);
   summary["warnings"].push_back(plain_text(warning));
   context.warning(warning);

@@ -1,5 +1,5 @@
 #pragma once
-// The method `auto`: a job diagnoses its problem and goes on as if the recommended options had been given.
+// The method `auto`: a job diagnoses its problem and then runs as if the recommended options had been given.
 // They are stored with the run as such, and the choice beside them, so that a run that is resumed does not
 // diagnose again.
 
@@ -41,7 +41,7 @@ void add_choice(const Json& choice, Json& summary);
 
 // After that, at the end of a run: the choice was made at the first x; where its error at the last one can be
 // measured it goes into the summary ("error_at_end" of "auto"), with a warning there where it is above the
-// wished accuracy.
+// target accuracy.
 void measure_choice_at_end(const AutomaticOptions& automatic, const Problem& problem,
                            const AlgorithmSettings& settings, const SolveSummary& run,
                            const RunContext& context, Json& summary);

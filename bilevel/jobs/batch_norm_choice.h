@@ -20,13 +20,13 @@ template <typename Options>
 void add_batch_norm_field(Fields<Options>& f) {
   f.add(
        "batch_norm", [](auto& o) -> auto& { return o.batch_norm; },
-       "where several processes divide a batch: global = statistics of the whole batch, as one process has "
-       "them (left out: on CPUs); rank = of each process's own images (left out: on GPUs)")
+       "statistics of batch norm when several processes divide a batch: global = over the whole batch, as in "
+       "one process (default on CPUs); rank = over each process's own images (default on GPUs)")
       .one_of({"global", "rank"})
       .by_rule();
 }
 
-// A run that goes on keeps the norms that it began with, which the rule might choose otherwise for other
+// A resumed run keeps the norms that it began with, which the rule might choose otherwise for other
 // ranks or another device.
 inline void keep_batch_norm(OptionsView options, const StoredRun& run) {
   const auto stored = std::find_if(run.effective.begin(), run.effective.end(),
@@ -37,7 +37,7 @@ inline void keep_batch_norm(OptionsView options, const StoredRun& run) {
 }
 
 // The ranks of the context; fills in what was left out. Throws OptionError for one process that is to begin
-// with the norms of several; one that goes on with what several began has the whole batch (and
+// with the norms of several; one that resumes what several began has the whole batch (and
 // warn_of_other_norms says so).
 inline nas::BatchRanks batch_ranks(std::string& batch_norm, const at::TensorOptions& tensors,
                                    const RunContext& context) {
@@ -46,8 +46,8 @@ inline nas::BatchRanks batch_ranks(std::string& batch_norm, const at::TensorOpti
   }
   if (batch_norm == "rank" && !context.has_other_ranks() && !context.resumes()) {
     throw OptionError(
-        fmt::format("{}: this process is alone and has the whole batch; start several by `bilevel launch`, "
-                    "mpirun, srun or torchrun, or use global",
+        fmt::format("{}: there is only one process, which has the whole batch; start several with `bilevel "
+                    "launch`, mpirun, srun or torchrun, or use global",
                     named("batch_norm", "rank")));
   }
   if (!context.has_other_ranks()) return {};  // a group of one computes as one process does, by graphs too
@@ -61,8 +61,8 @@ inline void warn_of_other_norms(const std::string& batch_norm, const Checkpoint&
   const int then = checkpoint.metadata.value("ranks", 1), now = context.group() ? context.group()->size() : 1;
   if (then == now) return;
   context.warning(
-      fmt::format("with {} batch norm sees another part of every batch on {} rank{} than on {}: the numbers "
-                  "change by more than rounding",
+      fmt::format("with {} batch norm sees a different part of every batch on {} rank{} than on {}: the "
+                  "numbers change by more than rounding",
                   named("batch_norm", "rank"), now, now == 1 ? "" : "s", then));
 }
 

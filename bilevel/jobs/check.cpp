@@ -64,7 +64,7 @@ const Fields<CheckJobOptions>& CheckJobOptions::fields() {
         [](O & o) -> auto& { return o.problem; }, ProblemChoice::fields());
     f.add(
          "methods", [](O & o) -> auto& { return o.check.methods; },
-         "estimators, separated by commas; all of them by default")
+         "estimators, separated by commas; default: all")
         .first();
     f.add(
          "terms", [](O & o) -> auto& { return o.check.settings.terms; },
@@ -74,79 +74,81 @@ const Fields<CheckJobOptions>& CheckJobOptions::fields() {
         .first();
     f.add(
          "truncate", [](O & o) -> auto& { return o.check.settings.truncate; },
-         "K: the steps that truncated keeps")
+         "K: number of steps that truncated keeps")
         .in(at_least(0, bounds::within_step))
         .first();
     f.add(
          "sweep", [](O & o) -> auto& { return o.sweep; },
-         "K=FROM..TO: of each method that has a K, the errors for each K with the bound and the theory")
+         "K=FROM..TO: for each estimator that has a K, show the errors at each K with the bound and the "
+         "theory")
         .first();
 
     f.heading("inner loop");
     f.add(
          "inner_steps", [](O & o) -> auto& { return o.check.inner.steps; },
-         "T; the problem's own default solves the convex ones")
+         "T: inner steps; by default enough to solve a convex problem")
         .in(at_least(0, bounds::within_step))
         .by_rule()
         .first();
     f.add(
          "inner_rate", [](O & o) -> auto& { return o.check.inner.rate; },
-         "rate of the inner steps; the problem has a default")
+         "rate of the inner steps; default: chosen for the problem")
         .in(above(0))
         .by_rule()
         .first();
     f.add(
         "inner_optimizer", [](O & o) -> auto& { return o.check.inner.optimizer; },
-        "gd, heavy-ball, nesterov or adam");
+        "inner optimiser: gd, heavy-ball, nesterov or adam");
     f.add(
          "inner_momentum", [](O & o) -> auto& { return o.check.inner.momentum; },
-         "of heavy-ball and nesterov")
+         "momentum of heavy-ball and nesterov")
         .in(from_0_below_1());
     f.add(
         "inner_schedule", [](O & o) -> auto& { return o.check.inner.schedule; },
-        "constant, inverse-sqrt, cosine or linear");
+        "how the inner rate falls: constant, inverse-sqrt, cosine or linear");
 
     f.heading("implicit estimators");
     f.add(
          "curvature", [](O & o) -> auto& { return o.check.settings.curvature.kind; },
-         "hessian or gauss-newton, of the implicit estimators and of their reference; hessian, but "
-         "gauss-newton with some damping on supernet")
+         "curvature matrix of the implicit estimators and of their reference: hessian (default) or "
+         "gauss-newton (default, with some damping, on supernet)")
         .one_of({"hessian", "gauss-newton"})
         .by_rule();
     f.add(
-         "damping", [](O & o) -> auto& { return o.check.settings.curvature.damping; }, "rho in H + rho I")
+         "damping", [](O & o) -> auto& { return o.check.settings.curvature.damping; },
+         "damping rho in H + rho I")
         .in(at_least(0))
         .by_rule();
     f.add(
          "linear_rate", [](O & o) -> auto& { return o.linear_rate; },
-         "rate of neumann and fixed-point; 0 = the inner rate, auto = 1 / the largest curvature (the default "
-         "on supernet)")
+         "linear rate of neumann and fixed-point; 0 = the inner rate, auto = 1 / the largest curvature (the "
+         "default on supernet)")
         .by_rule();
     f.add(
          "reference", [](O & o) -> auto& { return o.reference; },
-         "where the implicit reference is taken: solution of the inner problem, or iterate, where the inner "
-         "loop ends (the default on supernet)")
+         "where the implicit reference is taken: solution (of the inner problem) or iterate (where the inner "
+         "loop ends; the default on supernet)")
         .one_of({"solution", "iterate"})
         .by_rule();
     f.add(
         "difference_hessian", [](O & o) -> auto& { return o.check.settings.curvature.difference_hessian; },
-        "central differences in place of Hessian products");
+        "use central differences in place of Hessian products");
     f.add(
         "difference_cross", [](O & o) -> auto& { return o.check.settings.curvature.difference_cross; },
-        "central differences in place of the cross product, as iDARTS");
+        "use central differences in place of the cross product, as iDARTS does");
     f.add(
          "difference_step", [](O & o) -> auto& { return o.check.settings.curvature.difference_step; },
-         "how far w moves for a difference")
+         "distance that w is moved for a difference")
         .in(above(0));
 
     f.heading("");
     f.add(
          "checkpoint_megabytes", [](O & o) -> auto& { return o.checkpoint_megabytes; },
-         "budget of reverse-binomial; by default room for about log2(T) states, at most 64 MB")
+         "memory budget of reverse-binomial in MB; default: room for about log2(T) states, at most 64")
         .in(above(0, 1e9))
         .by_rule();
     f.add(
-         "save", [](O & o) -> auto& { return o.save; }, "folder for each hypergradient as NAME.npy")
+         "save", [](O & o) -> auto& { return o.save; }, "folder to write each hypergradient to, as NAME.npy")
         .is(FieldKind::place)
         .first();
     f.include(
@@ -168,7 +170,7 @@ void refuse_unread(const OptionsView& options, const std::vector<std::string>& m
       return find_estimator(method).options.has(own);
     });
     if (options.is_given(options.at(field)) && !is_read) {
-      throw OptionError(fmt::format("{} changes nothing for {}: leave it out", named(field),
+      throw OptionError(fmt::format("{} has no effect with {}; leave it out", named(field),
                                     named("methods", fmt::format("{}", fmt::join(methods, ",")))));
     }
   }

@@ -1,6 +1,6 @@
 #pragma once
 // The job `check`: every hypergradient estimator on one problem known by name, against the implicit and the
-// unrolled reference. On a problem of one's own, call check_problem() of bilevel/check/check.h.
+// unrolled reference. On your own problem, call check_problem() of bilevel/check/check.h.
 
 #include <cstdint>
 #include <optional>
@@ -33,7 +33,8 @@ void read_word(const std::string& word, LinearRate& rate);
 
 struct CheckJobOptions {
   ProblemChoice problem = {};
-  // Its methods, inner loop, terms and curvature; what depends on the problem or stands below is filled in.
+  // Its estimators, inner loop, terms and curvature; what depends on the problem or stands below is filled
+  // in.
   CheckOptions check = {};
   std::optional<TermSweep> sweep = {};
   LinearRate linear_rate = {};

@@ -22,22 +22,22 @@ void mark_given(CleanJobOptions& o) {
 bool noise_model_runs_here(const CleanJobOptions& o, bool has_valid) {
   if (o.compute.device == "cpu") return true;
   if (!insists_on_table(o, has_valid)) return false;
-  throw OptionError(fmt::format("{}: {} runs on the CPU; take {}, or {} with a {}",
+  throw OptionError(fmt::format("{}: {} runs on the CPU; use {}, or {} with a {}",
                                 named("device", o.compute.device), named("by", clean_ways().table),
                                 named("device", "cpu"), named("by", clean_ways().algorithm), named("valid")));
 }
 
-// False: the files hold pictures, or a table whose dense form is too large, and nobody insists.
+// False: the files hold pictures, or a table whose dense form is too large, and no option insists.
 bool is_for_noise_model(const CleanJobOptions& o, const CleaningSets& sets, const std::string& data) {
   const Features& train = sets.train.features;
   const bool fits = is_small_enough({&train, &sets.valid.features, &sets.test.features}, sets.classes);
   if (!insists_on_table(o, sets.valid.size() > 0) && (!fits || sets.image.size() > 1)) return false;
   if (fits) return true;
-  throw OptionError(fmt::format(
-      "{}: {} has {} rows of {} columns and {} classes, and it takes sets of at most {} numbers, by columns "
-      "and by classes; take {} with a {}",
-      named("by", clean_ways().table), data, train.rows(), train.columns(), sets.classes, largest_table,
-      named("by", clean_ways().algorithm), named("valid")));
+  throw OptionError(
+      fmt::format("{}: {} has {} rows of {} columns and {} classes, and it takes sets of at most {} numbers, "
+                  "by columns and by classes; use {} with a {}",
+                  named("by", clean_ways().table), data, train.rows(), train.columns(), sets.classes,
+                  largest_table, named("by", clean_ways().algorithm), named("valid")));
 }
 
 // What is wrong with the algorithm's options by themselves, before the data are read.
@@ -72,7 +72,7 @@ CleanJobResult clean_sets(CleanJobOptions& o, CleaningSets sets, const std::stri
   by_table = by_table && is_for_noise_model(o, result.sets, data.empty() ? "train" : data);
   if (by_table) {
     refuse_ranks(context, named("by", clean_ways().table),
-                 fmt::format("take {} with a {}", named("by", clean_ways().algorithm), named("valid")));
+                 fmt::format("use {} with a {}", named("by", clean_ways().algorithm), named("valid")));
   }
   if (!by_table) {
     for (ExampleSet* set : {&result.sets.train, &result.sets.valid, &result.sets.test}) {

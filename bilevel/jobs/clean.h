@@ -1,6 +1,6 @@
 #pragma once
 // The job `clean`: finds bad labels in a training set, with the help of a clean validation set or of a model
-// of how labels go wrong. For a model or a problem of one's own, see bilevel/clean/clean.h.
+// of how labels go wrong. For your own model or problem, see bilevel/clean/clean.h.
 
 #include <optional>
 #include <string>
@@ -20,7 +20,7 @@
 namespace bilevel {
 
 struct CleanJobResult {
-  std::string by = {};     // the way that was taken
+  std::string by = {};     // how it was cleaned: noise-model or weights
   std::string data = {};   // the training file or the named set; empty: it was in memory
   std::string model = {};  // linear or cnn
   CleaningSets sets = {};
@@ -39,9 +39,9 @@ struct CleanJobResult {
 };
 
 // Fields that do not have their default values count as given. Throws OptionError for options that cannot be,
-// RunError for a run that cannot go on.
+// RunError for a run that cannot be resumed.
 CleanJobResult run_clean(CleanJobOptions options, RunContext& context);
-// On examples in memory; whatever of the options says where files are is refused.
+// On examples in memory; options that name files or sets are refused.
 CleanJobResult run_clean(CleanJobOptions options, const ExampleSets& data, RunContext& context);
 
 // The problem that a stored run by weights solves, made again from its files.

@@ -294,7 +294,7 @@ RunProblem clean_problem(const StoredRun& stored) {
   if (wants_table(o) && !std::filesystem::exists(stored.folder + "/checkpoint")) {
     throw OptionError(
         fmt::format("{}: a run of `bilevel clean --by noise-model` solves its problems to the end and keeps "
-                    "no point to diagnose; make one with {}",
+                    "no point to diagnose; start one with {}",
                     stored.folder, named("by", clean_ways().algorithm)));
   }
   check_clean_sources(o, false);

@@ -12,34 +12,37 @@ namespace bilevel {
 namespace {
 
 constexpr const char* own_cleaning_files = "your own files";
-constexpr const char* named_cleaning_set = "a named set with noise drawn on it";
+constexpr const char* named_cleaning_set = "a named set with noise added";
 
 void add_cleaning_files(Fields<CleanJobOptions>& f) {
   using O = CleanJobOptions;
   f.heading(own_cleaning_files);
   f.include(
       [](O & o) -> auto& { return o.files.train; },
-      labelled_file_fields(own_cleaning_files, "train", "examples with some bad labels",
-                           fmt::format("left out: the labels are inside {}", named("train"))));
+      labelled_file_fields(
+          own_cleaning_files, "train", "training examples, some of them with wrong labels",
+          fmt::format("file of the training labels; default: read from {}", named("train"))));
   f.include(
       [](O & o) -> auto& { return o.files.valid; },
-      labelled_file_fields(own_cleaning_files, "valid",
-                           fmt::format("examples whose labels are right; a table can do without ({})",
-                                       named("by", clean_ways().table)),
-                           fmt::format("left out: inside {}", named("valid"))));
+      labelled_file_fields(
+          own_cleaning_files, "valid",
+          fmt::format("examples whose labels are right; not needed for a table ({})",
+                      named("by", clean_ways().table)),
+          fmt::format("file of the validation labels; default: read from {}", named("valid"))));
   f.include(
       [](O & o) -> auto& { return o.files.test; },
-      labelled_file_fields(own_cleaning_files, "test", "to measure the cleaned model on",
-                           fmt::format("left out: inside {}", named("test"))));
+      labelled_file_fields(own_cleaning_files, "test", "examples to test the cleaned model on",
+                           fmt::format("file of the test labels; default: read from {}", named("test"))));
   f.add(
        "label_column", [](O & o) -> auto& { return o.files.reading.label_column; },
-       "of a table without a file of labels: first, last, a name or a position from 0")
+       "label column of a table without a file of labels: first, last, a name or a position from 0")
       .first();
   f.include(
       [](O & o) -> auto& { return o.files.reading; }, table_file_fields(own_cleaning_files));
   f.add(
        "classes", [](O & o) -> auto& { return o.files.classes; },
-       fmt::format("labels must be 0 to N-1, all present; 0 = the labels that {} has", named("train")))
+       fmt::format("number of classes N: the labels must be 0 to N-1, all present; 0 = the labels in {}",
+                   named("train")))
       .in(at_least(0, bounds::width));
 }
 
@@ -47,12 +50,12 @@ void add_named_cleaning(Fields<CleanJobOptions>& f) {
   using O = CleanJobOptions;
   f.heading(named_cleaning_set);
   f.add(
-       "data", [](O & o) -> auto& { return o.data; }, "mnist or fashion-mnist")
+       "data", [](O & o) -> auto& { return o.data; }, "named set: mnist or fashion-mnist")
       .is(FieldKind::place)
       .first();
   f.add(
        "data_dir", [](O & o) -> auto& { return o.named.folder; },
-       "folder of sets known by name: fetched, or unpacked as they come")
+       "folder of the named data sets, fetched or unpacked")
       .is(FieldKind::place)
       .from_environment("BILEVEL_DATA");
   f.add(
@@ -60,10 +63,12 @@ void add_named_cleaning(Fields<CleanJobOptions>& f) {
        "probability that a training label is replaced")
       .in(at_least(0, 1));
   f.add(
-       "train_size", [](O & o) -> auto& { return o.named.train; }, "class-balanced")
+       "train_size", [](O & o) -> auto& { return o.named.train; },
+       "number of training examples, class-balanced")
       .in(at_least(0, bounds::examples));
   f.add(
-       "valid_size", [](O & o) -> auto& { return o.named.valid; }, "class-balanced")
+       "valid_size", [](O & o) -> auto& { return o.named.valid; },
+       "number of validation examples, class-balanced")
       .in(at_least(0, bounds::examples));
 }
 
@@ -73,37 +78,37 @@ void add_model_and_list(Fields<CleanJobOptions>& f) {
   f.heading("model and list");
   f.add(
        "model", [](O & o) -> auto& { return o.model; },
-       "linear (softmax regression) or cnn (small network, images only)")
+       "model: linear (softmax regression) or cnn (small network, images only)")
       .one_of({"linear", "cnn"});
   f.add(
        "regularization", [](O & o) -> auto& { return o.regularization; },
-       "of |W|^2; 0.001 for linear, 0 for cnn")
+       "strength of the penalty on |W|^2; 0.001 for linear, 0 for cnn")
       .in(at_least(0))
       .by_rule()
       .of(weights);
   f.add(
-       "no_bias", [](O & o) -> auto& { return o.no_bias; }, "no column of ones after the features")
+       "no_bias", [](O & o) -> auto& { return o.no_bias; }, "append no column of ones to the features")
       .of(weights);
   f.add(
        "threshold", [](O & o) -> auto& { return o.threshold; },
-       "x below this makes a suspect; its weight is sigmoid(x)")
+       "an example with x below this is suspect; its weight is sigmoid(x)")
       .in({})
       .first()
       .of(weights);
   f.add(
        "suspects", [](O & o) -> auto& { return o.most_suspects; },
-       "at most this many in the list; 0 = no limit")
+       "largest number of suspects in the list; 0 = no limit")
       .in(at_least(0, bounds::examples))
       .first();
   f.add(
        "final_steps", [](O & o) -> auto& { return o.final_steps; },
-       "of training the final model, at most; 2000 for linear, 1000 for cnn")
+       "largest number of steps to train the final model; 2000 for linear, 1000 for cnn")
       .in(at_least(0, bounds::endless))
       .by_rule()
       .of(weights);
   f.add(
        "seed", [](O & o) -> auto& { return o.algorithm.solve.seed; },
-       "of the split, the noise, the batches and the start")
+       "random seed for the split, the noise, the batches and the start")
       .first();
 }
 
@@ -156,7 +161,7 @@ bool wants_table(CleanJobOptions& o) {
   const bool possible = o.data.empty() && o.model == "linear";
   if (!possible && o.table.by == clean_ways().table) {
     throw OptionError(fmt::format(
-        "{} with {}: it is for one's own tables and the linear model; leave one of them out",
+        "{} with {}: it works on your own tables with the linear model; leave one of them out",
         named("by", clean_ways().table), o.data.empty() ? named("model", "cnn") : named("data", o.data)));
   }
   return means_table(OptionsView(o), clean_ways(), possible);
@@ -169,11 +174,11 @@ bool insists_on_table(const CleanJobOptions& o, bool has_valid) {
 void check_clean_sources(CleanJobOptions& o, bool by_table) {
   const OptionsView view(o);
   if (const auto own = given_cleaning_fields(view, own_cleaning_files); !o.data.empty() && !own.empty()) {
-    throw OptionError(fmt::format("{} with {}: a named set or your own files, not both",
+    throw OptionError(fmt::format("{} with {}: give a named set or your own files, not both",
                                   named("data", o.data), fmt::join(own, ", ")));
   }
   if (o.model == "cnn" && o.no_bias) {
-    throw OptionError(fmt::format("{} changes nothing for {}: it is of linear; leave it out",
+    throw OptionError(fmt::format("{} has no effect with {}; only linear uses it. Leave it out",
                                   named("no_bias"), named("model", "cnn")));
   }
   if (!o.data.empty()) return;
@@ -194,7 +199,7 @@ void check_clean_sources(CleanJobOptions& o, bool by_table) {
     if (view.is_given(view.at(name))) drawn.push_back(named(name));
   }
   if (!drawn.empty()) {
-    throw OptionError(fmt::format("{}: noise and sizes are for {}; your files are taken as they are",
+    throw OptionError(fmt::format("{}: noise and sizes apply to {} only; your files are used as they are",
                                   fmt::join(drawn, ", "), named("data")));
   }
   if (test.features.empty() && !test.labels.empty()) {
@@ -203,7 +208,7 @@ void check_clean_sources(CleanJobOptions& o, bool by_table) {
   if (o.given(o.files.reading.label_column) && !train.labels.empty() &&
       (valid.features.empty() || !valid.labels.empty()) && (test.features.empty() || !test.labels.empty())) {
     throw OptionError(
-        fmt::format("{} changes nothing: every set has a file of labels; leave it out, or those files",
+        fmt::format("{} has no effect: every set has a file of labels; leave it out, or the files",
                     named("label_column", o.files.reading.label_column)));
   }
 }
@@ -211,12 +216,13 @@ void check_clean_sources(CleanJobOptions& o, bool by_table) {
 void refuse_clean_sources(CleanJobOptions& o) {
   for (const char* heading : {own_cleaning_files, named_cleaning_set}) {
     if (const auto names = given_cleaning_fields(OptionsView(o), heading); !names.empty()) {
-      throw OptionError(fmt::format("{}: the examples are in memory; leave out what says where they are",
-                                    fmt::join(names, ", ")));
+      throw OptionError(
+          fmt::format("{}: the examples are in memory; leave out options that name files or sets",
+                      fmt::join(names, ", ")));
     }
   }
   if (o.model == "cnn") {
-    throw OptionError(fmt::format("{}: images come from files; examples in memory take the linear model",
+    throw OptionError(fmt::format("{}: images come from files; examples in memory need the linear model",
                                   named("model", "cnn")));
   }
 }

@@ -39,10 +39,10 @@ struct CleanJobOptions {
   bool has_bias() const { return !no_bias && model == "linear"; }
 };
 
-// Whether the way of tables is meant, as far as the options tell; pictures are found when they are read.
+// Whether the options ask for the way of tables (noise-model); pictures are detected when they are read.
 // Throws OptionError for an option that would be ignored.
 bool wants_table(CleanJobOptions& options);
-// Nobody meant anything but the way of tables.
+// Whether only the way of tables fits the options.
 bool insists_on_table(const CleanJobOptions& options, bool has_valid);
 // Throws OptionError for files that are missing or too many, in the way that was chosen.
 void check_clean_sources(CleanJobOptions& options, bool by_table);

@@ -26,33 +26,34 @@ const Fields<CompareJobOptions>& CompareJobOptions::fields() {
         [](O & o) -> auto& { return o.problem; }, ProblemChoice::fields());
     f.add(
          "algorithms", [](O & o) -> auto& { return o.compare.algorithms; },
-         "which, separated by commas; `bilevel list` shows them")
+         "algorithms, separated by commas; `bilevel list` shows them")
         .first();
     f.add(
          "seeds", [](O & o) -> auto& { return o.seeds; },
-         "a list, of starting points and batches: 0-2 (three seeds), 0,3,7 or 2-2 (one seed)")
+         "list of random seeds for the starting points and batches: 0-2 (three seeds), 0,3,7 or 2-2 (one "
+         "seed)")
         .first();
     f.include(
         [](O & o) -> auto& { return o.algorithm; }, AlgorithmChoice::fields_of_settings());
     f.row("iterations").by_rule();
-    f.heading("search for rates (off where --outer-rate is given)");
+    f.heading("search for rates (off if --outer-rate is given)");
     f.add(
          "search_seconds", [](O & o) -> auto& { return o.compare.search.seconds; },
-         "for one algorithm, all candidates together; 0 = as long as one run")
+         "seconds for each algorithm, all candidates together; 0 = as long as one run")
         .in(at_least(0))
         .by_rule();
     f.add(
          "outer_rates", [](O & o) -> auto& { return o.compare.search.outer_rates; },
-         "candidates, separated by commas")
+         "candidate outer rates, separated by commas")
         .in(above(0));
     f.add(
          "inner_factors", [](O & o) -> auto& { return o.compare.search.inner_factors; },
-         "candidates: factors of the inner rate")
+         "candidate factors of the inner rate, separated by commas")
         .in(above(0));
     f.heading("");
     f.add(
         "own_loss", [](O & o) -> auto& { return o.own_loss; },
-        "compare f(x, w) at the algorithm's own w, not at the solved one");
+        "compare f(x, w) at the algorithm's own w, not at the inner solution");
     f.include(
         [](O & o) -> auto& { return o.compute; }, ComputeOptions::fields());
     return f;
@@ -213,7 +214,7 @@ struct ComparisonInterrupted {};
 
 ComparedOverSeeds over_seeds(const ComparedAlgorithm& a, const AlgorithmSettings& settings) {
   ComparedOverSeeds all;
-  // What an algorithm of one's own does with T, nobody knows here.
+  // What a user-defined algorithm does with T is unknown here.
   const auto& rows = algorithm_rows();
   const auto row =
       std::find_if(rows.begin(), rows.end(), [&](const AlgorithmRow& r) { return r.name == a.name; });
@@ -237,7 +238,7 @@ ComparedOverSeeds over_seeds(const ComparedAlgorithm& a, const AlgorithmSettings
 
 std::string yardstick_text(const CompareOptions& c, Yardstick yardstick) {
   if (yardstick == Yardstick::own_loss) return "f(x, w) at the algorithm's own w";
-  return fmt::format("f(x, w*(x)), the inner problem solved to {:g} of its first gradient",
+  return fmt::format("f(x, w*(x)), with the inner problem solved to {:g} of its first gradient",
                      c.value.relative_tolerance);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // The job `compare`: several algorithms on one problem known by name, with the same budget. On a problem or
-// with algorithms of one's own, call compare_algorithms() of bilevel/check/compare.h.
+// with your own algorithms, call compare_algorithms() of bilevel/check/compare.h.
 
 #include <cstdint>
 #include <optional>
@@ -41,11 +41,11 @@ struct CompareJobResult {
 };
 CompareJobResult run_compare(CompareJobOptions options, RunContext& context);
 
-// What there is to say of one algorithm over its seeds.
+// One algorithm's numbers over its seeds.
 struct ComparedOverSeeds {
-  std::optional<int64_t> inner_steps = {};          // rules that take one step of w an iteration have no T
-  double iterations = 0, oracle_calls = 0;          // means
-  MeanAndSpread value = {};                         // at the end
+  std::optional<int64_t> inner_steps = {};  // algorithms that take one step of w an iteration have no T
+  double iterations = 0, oracle_calls = 0;  // means
+  MeanAndSpread value = {};                 // at the end
   std::optional<MeanAndSpread> gradient_norm = {};  // where the yardstick has one
   bool diverged = false;                            // some seed
 };

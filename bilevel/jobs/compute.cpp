@@ -33,14 +33,14 @@ const Fields<ComputeOptions>& ComputeOptions::fields() {
   static const Fields<ComputeOptions> table = [] {
     Fields<ComputeOptions> f;
     f.add(
-         "dtype", [](auto& o) -> auto& { return o.dtype; }, "float or double")
+         "dtype", [](auto& o) -> auto& { return o.dtype; }, "precision: float or double")
         .one_of({"float", "double"});
     f.add(
-         "device", [](auto& o) -> auto& { return o.device; }, "cpu, cuda or cuda:N")
+         "device", [](auto& o) -> auto& { return o.device; }, "device: cpu, cuda or cuda:N")
         .is(FieldKind::place)
         .first();
     f.add(
-         "threads", [](auto& o) -> auto& { return o.threads; }, "threads; 0 = all cores")
+         "threads", [](auto& o) -> auto& { return o.threads; }, "number of threads; 0 = all cores")
         .in(at_least(0, most_threads))
         .is(FieldKind::place)
         .first();

@@ -17,47 +17,50 @@ const Fields<CountJobOptions>& CountJobOptions::fields() {
   static const Fields<CountJobOptions> table = [] {
     Fields<CountJobOptions> f;
     f.add(
-         "space", [](auto& o) -> auto& { return o.space; }, "search space that the cells are of")
+         "space", [](auto& o) -> auto& { return o.space; }, "search space of the cells")
         .first();
     f.add(
-         "arch", [](auto& o) -> auto& { return o.genotypes; },
-         "genotype, as text or JSON; may be given many times")
+         "arch", [](auto& o) -> auto& { return o.genotypes; }, "genotype, as text or JSON; may be repeated")
         .repeated()
         .first();
     f.add(
-         "file", [](auto& o) -> auto& { return o.file; }, "genotypes, one per line; # begins a comment")
+         "file", [](auto& o) -> auto& { return o.file; },
+         "file of genotypes, one per line; # begins a comment")
         .first();
     f.add(
-         "random", [](auto& o) -> auto& { return o.random; }, "this many cells drawn uniformly")
+         "random", [](auto& o) -> auto& { return o.random; }, "draw this many cells uniformly")
         .in(at_least(0, bounds::width))
         .by_rule()
         .first();
     f.add(
-        "seed", [](auto& o) -> auto& { return o.seed; }, "of the cells that are drawn");
+        "seed", [](auto& o) -> auto& { return o.seed; }, "random seed for the drawn cells");
     f.add(
          "channels", [](auto& o) -> auto& { return o.network.channels; },
-         "of the first stage; 0 = the space's own")
+         "channels of the first stage; 0 = the space's default")
         .in(at_least(0, bounds::width))
         .first();
     f.add(
          "cells", [](auto& o) -> auto& { return o.network.cells; },
-         "a stage in nasbench201, else in all; 0 = the space's own")
+         "number of cells: for each stage in nasbench201, in total in the others; 0 = the space's default")
         .in(at_least(0, bounds::depth))
         .first();
     f.add(
-         "image_size", [](auto& o) -> auto& { return o.image_size; }, "height and width; 32, on ImageNet 224")
+         "image_size", [](auto& o) -> auto& { return o.image_size; },
+         "height and width of the images; 32, for ImageNet 224")
         .in(at_least(0, bounds::side))
         .by_rule();
     f.add(
-         "input_channels", [](auto& o) -> auto& { return o.network.input_channels; }, "of the images")
+         "input_channels", [](auto& o) -> auto& { return o.network.input_channels; },
+         "channels of the images")
         .in(at_least(1, bounds::width));
     f.add(
-         "classes", [](auto& o) -> auto& { return o.network.classes; }, "10, on ImageNet 1000")
+         "classes", [](auto& o) -> auto& { return o.network.classes; },
+         "number of classes; 10, for ImageNet 1000")
         .in(at_least(2, bounds::width))
         .by_rule();
     f.add(
         "imagenet", [](auto& o) -> auto& { return o.network.imagenet_stem; },
-        "darts: the network for ImageNet, three halvings first, 48 channels, 14 cells");
+        "darts: the network for ImageNet: three halvings first, 48 channels, 14 cells");
     return f;
   }();
   return table;
@@ -76,7 +79,7 @@ CellCount count_cell(const nas::SearchSpace& space, std::string_view text,
 CountJobResult run_count(CountJobOptions o, RunContext& /*context*/) {
   const nas::SearchSpace space = nas::make_space(o.space);
   if (o.genotypes.empty() && o.file.empty() && o.random == 0) {
-    throw OptionError(fmt::format("count: say which cells by {} or {}, or how many by {}",
+    throw OptionError(fmt::format("count: name the cells with {} or {}, or give a number with {}",
                                   named("arch", "TEXT"), named("file", "FILE"), named("random", "N")));
   }
   CountJobOptions defaults;
@@ -88,7 +91,7 @@ CountJobResult run_count(CountJobOptions o, RunContext& /*context*/) {
   CountJobResult result;
   for (const std::string& text : o.genotypes) result.cells.push_back(count_cell(space, text, o.network));
   if (!o.file.empty()) {
-    for_each_genotype(o.file, fmt::format("a genotype of {}", space.name), [&](std::string_view text) {
+    for_each_genotype(o.file, fmt::format("a genotype in {}", space.name), [&](std::string_view text) {
       result.cells.push_back(count_cell(space, text, o.network));
     });
   }

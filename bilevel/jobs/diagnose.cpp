@@ -26,31 +26,31 @@ const Fields<DiagnoseJobOptions>& DiagnoseJobOptions::fields() {
         [](O & o) -> auto& { return o.problem; }, ProblemChoice::fields());
     f.add(
          "at", [](O & o) -> auto& { return o.at; },
-         "folder of a run of solve, clean, tune or search: its problem, at the "
-         "x and w of its checkpoint")
+         "folder of a run of solve, clean, tune or search: diagnose its problem, at the x and w of its "
+         "checkpoint")
         .is(FieldKind::place)
         .first();
     f.add(
          "accuracy", [](O & o) -> auto& { return o.diagnose.accuracy; },
-         "wished relative error of the hypergradient")
+         "target relative error of the hypergradient")
         .in(between_0_and_1())
         .first();
     f.add(
          "terms", [](O & o) -> auto& { return o.diagnose.settings.terms; },
-         "K whose error is asked for; the K that is needed is found")
+         "K to measure the error at; the K that is needed is found in any case")
         .in(at_least(0, bounds::within_step));
     f.add(
-         "truncate", [](O & o) -> auto& { return o.diagnose.settings.truncate; }, "the same for truncated")
+         "truncate", [](O & o) -> auto& { return o.diagnose.settings.truncate; },
+         "K of truncated to measure the error at")
         .in(at_least(0, bounds::within_step));
     f.add(
          "calls", [](O & o) -> auto& { return o.diagnose.calls_per_method; },
-         "gradients and products to find the K of one method with (the exact "
-         "hypergradient may take 32 times "
-         "as many); beyond them K is extrapolated")
+         "gradients and products to spend on the K of each estimator (the exact hypergradient may take 32 "
+         "times as many); beyond them K is extrapolated")
         .in(at_least(1, bounds::endless));
-    f.heading("inner loop: what is left out is chosen");
+    f.heading("inner loop; default: chosen by the diagnosis");
     f.add(
-         "inner_steps", [](O & o) -> auto& { return o.diagnose.inner.steps; }, "T")
+         "inner_steps", [](O & o) -> auto& { return o.diagnose.inner.steps; }, "T: inner steps")
         .in(at_least(0, bounds::within_step))
         .by_rule();
     f.add(
@@ -59,21 +59,22 @@ const Fields<DiagnoseJobOptions>& DiagnoseJobOptions::fields() {
         .by_rule();
     f.add(
          "inner_optimizer", [](O & o) -> auto& { return o.diagnose.inner.optimizer; },
-         "gd, heavy-ball, nesterov or adam")
+         "inner optimiser: gd, heavy-ball, nesterov or adam")
         .by_rule();
     f.add(
          "inner_momentum", [](O & o) -> auto& { return o.diagnose.inner.momentum; },
-         "of heavy-ball and nesterov")
+         "momentum of heavy-ball and nesterov")
         .in(from_0_below_1())
         .by_rule();
     f.heading("implicit estimators");
     f.add(
          "curvature", [](O & o) -> auto& { return o.diagnose.settings.curvature.kind; },
-         "hessian or gauss-newton")
+         "curvature matrix: hessian or gauss-newton")
         .one_of({"hessian", "gauss-newton"})
         .by_rule();
     f.add(
-         "damping", [](O & o) -> auto& { return o.diagnose.settings.curvature.damping; }, "rho in H + rho I")
+         "damping", [](O & o) -> auto& { return o.diagnose.settings.curvature.damping; },
+         "damping rho in H + rho I")
         .in(at_least(0))
         .by_rule();
     f.include(
@@ -87,8 +88,7 @@ namespace {
 
 // ---- which problem ----
 
-// What says which problem it is; the rest of a run's options is about how it
-// was solved.
+// The options that define the problem; the others say how it was solved.
 std::vector<const Field*> problem_fields(const OptionsView& options) {
   std::vector<const Field*> fields;
   for (const Field& field : ProblemChoice::fields().rows()) fields.push_back(&options.at(field.name));
@@ -112,32 +112,27 @@ bool is_of_environment(const OptionsView& options, const Field& field) {
   return value != nullptr && options.words(field) == std::vector<std::string>{value};
 }
 
-// A run of a job that makes its problem from its own options is not told of
-// another one.
+// A run of another job makes its problem from its own options, so none may be given here.
 void refuse_problem(const OptionsView& options, const std::string& folder, const std::string& job) {
   for (const Field* field : problem_fields(options)) {
     if (!options.is_given(*field) || is_of_environment(options, *field)) continue;
-    throw OptionError(fmt::format("{} with {}: the run of {} says which problem it is", named(field->name),
-                                  named("at", folder), job));
+    throw OptionError(fmt::format("{} with {}: the problem is that of the {} run; leave it out",
+                                  named(field->name), named("at", folder), job));
   }
 }
 
 RunProblem problem_of(const std::string& job, const std::string& folder) {
   if (job == "clean") return clean_problem(read_stored_run(folder));
   if (job == "tune") return tune_problem(read_stored_run(folder));
-  if (job == "search") {
-    throw RunError(fmt::format("{}: run_diagnose was given no function that diagnoses a run of search",
-                               named("at", folder)));
-  }
   std::string why = "which solves no bilevel problem";
   if (job == "train") why = "which trains a fixed network and has no outer problem";
-  if (job == "learn") why = "whose inner problem is another one for every task";
+  if (job == "learn") why = "whose inner problem differs from task to task";
   if (job == "interact") {
-    why = fmt::format("whose problem it cannot make again (see {})", named("problem", "task-interaction"));
+    why = fmt::format("whose problem cannot be made again (see {})", named("problem", "task-interaction"));
   }
-  throw OptionError(fmt::format(
-      "{}: it is a run of `bilevel {}`, {}; diagnose reads those of solve, clean, tune and search",
-      named("at", folder), job, why));
+  throw OptionError(
+      fmt::format("{}: it is a run of `bilevel {}`, {}; diagnose reads runs of solve, clean, tune and search",
+                  named("at", folder), job, why));
 }
 
 void take_point(const std::string& folder, const Problem& problem, const RunContext& context,
@@ -148,10 +143,8 @@ void take_point(const std::string& folder, const Problem& problem, const RunCont
   const AlgorithmState state = take_state(checkpoint, x.device());
   if (state.x.numel() != x.numel() || state.inner.w.numel() != w.numel()) {
     throw RunError(
-        fmt::format("{}: its checkpoint has {} outer and {} inner "
-                    "variables, its problem {} and {}: the data "
-                    "have changed "
-                    "since",
+        fmt::format("{}: its checkpoint has {} outer and {} inner variables, its problem {} and {}: the data "
+                    "have changed since",
                     named("at", folder), state.x.numel(), state.inner.w.numel(), x.numel(), w.numel()));
   }
   d.x = state.x;
@@ -160,7 +153,7 @@ void take_point(const std::string& folder, const Problem& problem, const RunCont
 
 // ---- what to do ----
 
-// The options that say which problem it is, as they were given.
+// The options that define the problem, as they were given.
 NamedWords given_problem(const OptionsView& options) {
   NamedWords given;
   for (const Field* field : problem_fields(options)) {
@@ -181,8 +174,7 @@ SuggestedJob suggestion(const std::string& job, const NamedWords& problem, const
   return suggested;
 }
 
-// `job` and `problem`: what goes on with the problem, and which options of it
-// say which one it is.
+// `job` solves the problem further; `problem` are the options that define it.
 void look(const DiagnosedProblem& facts, const std::string& job, const NamedWords& problem,
           DiagnoseJobOptions& o, const RunContext& context, DiagnoseJobResult& result) {
   DiagnoseOptions& d = o.diagnose;

@@ -1,7 +1,7 @@
 #pragma once
-// The job `diagnose`: how a problem's inner curvature looks, what every estimator would cost for a wished
-// accuracy, and which one to take: of a problem known by name, or of a run that is there already, where its
-// checkpoint stands. On a problem of one's own, call diagnose() of bilevel/check/diagnose.h.
+// The job `diagnose`: how a problem's inner curvature looks, what every estimator would cost for a target
+// accuracy, and which one to use: of a named problem, or of a run that is there already, where its
+// checkpoint is. On your own problem, call diagnose() of bilevel/check/diagnose.h.
 
 #include <optional>
 #include <string>

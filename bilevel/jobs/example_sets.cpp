@@ -114,7 +114,7 @@ void complete_sets(ExampleSets& data, at::ScalarType dtype, Complete complete) {
     columns = data.train.features.columns();
     if (set->features.is_sparse() != data.train.features.is_sparse()) {
       throw std::invalid_argument(
-          fmt::format("{}: its features are {}, those of train are not: give both in one form", name,
+          fmt::format("{}: its features are {}, those of train are not: give both in the same form", name,
                       set->features.is_sparse() ? "sparse" : "dense"));
     }
   }
@@ -137,7 +137,7 @@ ExampleSets completed(ExampleSets data, at::ScalarType dtype) {
     for (int64_t k = 0; k < classes; ++k) data.class_names.push_back(std::to_string(k));
   }
   const auto classes = static_cast<int64_t>(data.class_names.size());
-  if (classes < 2) throw std::invalid_argument("train: one class alone tells nothing apart");
+  if (classes < 2) throw std::invalid_argument("train: at least two classes are needed");
   check_labels(data.train.labels, classes, true, "train");
   if (data.valid.size() > 0) check_labels(data.valid.labels, classes, false, "valid");
   if (data.test.size() > 0) check_labels(data.test.labels, classes, false, "test");

@@ -24,7 +24,8 @@ const Fields<ExportJobOptions>& ExportJobOptions::fields() {
         .first();
     f.add(
          "format", [](O & o) -> auto& { return o.format; },
-         "npz: arrays alone, for NumPy; torchscript: for torch.jit.load; onnx: for ONNX Runtime and others")
+         "npz: only the arrays, for NumPy; torchscript: for torch.jit.load; onnx: for ONNX Runtime and "
+         "others")
         .one_of(export_formats())
         .required()
         .first();
@@ -51,7 +52,7 @@ ExportJobResult run_export(ExportJobOptions o, RunContext& context) {
   OptionsView(o).require_all();
   if (o.format == "onnx" && !has_onnx()) {
     throw OptionError(
-        fmt::format("{}: this build of bilevel has no ONNX; install libonnx-dev and build again, or take "
+        fmt::format("{}: this build of bilevel has no ONNX; install libonnx-dev and build again, or use "
                     "torchscript or npz",
                     named("format", o.format)));
   }
@@ -61,10 +62,10 @@ ExportJobResult run_export(ExportJobOptions o, RunContext& context) {
     result.job = "learn";
     const meta::LearnedModel learned = meta::load_model(o.run + "/model");
     if (learned.raw_penalty > 0 && o.format != "npz") {
-      throw OptionError(fmt::format(
-          "{}: the run returned logistic regression on raw inputs, which is fitted to each task: there "
-          "is no network to write; take npz, which adapt reads",
-          named("format", o.format)));
+      throw OptionError(
+          fmt::format("{}: the run returned logistic regression on raw inputs, which is fitted to each task: "
+                      "there is no network to write; use npz, which adapt reads",
+                      named("format", o.format)));
     }
     model = exported_learned(learned);
   } else {

@@ -242,8 +242,8 @@ TrainedWeights trained_weights(const std::string& run, const nas::Network& netwo
     const auto found = checkpoint.tensors.find(name);
     if (found == checkpoint.tensors.end() || found->second.numel() != size) {
       throw std::runtime_error(
-          fmt::format("{}/checkpoint: expected {} numbers as {}, found {}; the files are not "
-                      "of one run: train again",
+          fmt::format("{}/checkpoint: expected {} numbers as {}, found {}; the files are from different "
+                      "runs: train again",
                       run, size, name, found == checkpoint.tensors.end() ? 0 : found->second.numel()));
     }
     return found->second;
@@ -345,7 +345,7 @@ meta::LearnedModel learned_of(const ExportedModel& file, const std::string& path
     for (const auto& [name, pieces] : cut) parts[name] = at::cat(pieces);
     return meta::learned_of(json, parts);
   } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("{}: is no model of `bilevel export`: {}", path, error.what()));
+    throw std::runtime_error(fmt::format("{}: is not a model of `bilevel export`: {}", path, error.what()));
   }
 }
 

@@ -26,11 +26,11 @@ void for_each_genotype(const std::string& file, const std::string& expected, con
     try {
       take(line);
     } catch (const std::invalid_argument& error) {
-      line_error(file, lines.number(), expected, error.what(), "lines that begin with # are passed over");
+      line_error(file, lines.number(), expected, error.what(), "lines that begin with # are ignored");
     }
   }
   if (!found) {
-    throw std::runtime_error(file + ": no genotype is in it, only empty lines and comments");
+    throw std::runtime_error(file + ": it has no genotype, only empty lines and comments");
   }
 }
 

@@ -22,13 +22,12 @@ const Fields<ImageDataOptions>& image_fields() {
     f.add(
          "data", [](O & o) -> auto& { return o.data; },
          "cifar10, cifar100, mnist, fashion-mnist; a folder with a folder of PNG or JPEG files for each "
-         "class, "
-         "perhaps below train/ and test/; or an IDX file of images")
+         "class, perhaps below train/ and test/; or an IDX file of images")
         .is(FieldKind::place)
         .first();
     f.add(
          "data_dir", [](O & o) -> auto& { return o.folder; },
-         "folder of sets known by name: fetched, or unpacked as they come")
+         "folder of the named data sets, fetched or unpacked")
         .is(FieldKind::place)
         .from_environment("BILEVEL_DATA");
     f.add(
@@ -36,16 +35,15 @@ const Fields<ImageDataOptions>& image_fields() {
         .is(FieldKind::place);
     f.add(
          "test_images", [](O & o) -> auto& { return o.test_images; },
-         "IDX file of test images; left out: a fifth is held out, the same for every seed")
+         "IDX file of test images; default: a fifth is held out, the same for every seed")
         .is(FieldKind::place);
     f.add(
-         "test_labels", [](O & o) -> auto& { return o.test_labels; }, "IDX file of their labels")
+         "test_labels", [](O & o) -> auto& { return o.test_labels; }, "IDX file of the test images' labels")
         .is(FieldKind::place);
     f.add(
          "image_size", [](O & o) -> auto& { return o.image_size; },
-         "rescale to this height and width; 0 = as they are, or, where a folder has several sizes, the most "
-         "common"
-         " or the smallest one")
+         "rescale images to this height and width; 0 = as they are or, if a folder has several sizes, the "
+         "most common or the smallest size")
         .in(at_least(0, bounds::side))
         .first();
     return f;
@@ -60,12 +58,14 @@ const Fields<AugmentOptions>& augment_fields() {
     f.heading(images_heading);
     f.add(
          "crop_padding", [](O & o) -> auto& { return o.crop_padding; },
-         "random crops of images padded by this; 0 = none")
+         "random crops of images padded by this many pixels; 0 = none")
         .in(at_least(0, bounds::side));
     f.add(
-        "flip", [](O & o) -> auto& { return o.flip; }, "flip every other image left to right (default)");
+        "flip", [](O & o) -> auto& { return o.flip; },
+        "flip images left to right with probability 1/2 (default)");
     f.add(
-         "cutout", [](O & o) -> auto& { return o.cutout; }, "side of the square that is blanked; 0 = none")
+         "cutout", [](O & o) -> auto& { return o.cutout; },
+         "side of the square that is blanked in each image; 0 = none")
         .in(at_least(0, bounds::side));
     return f;
   }();

@@ -122,26 +122,25 @@ void interact_by_algorithm(InteractJobOptions& o, InteractOptions options, const
   });
 }
 
-// False: the Hessians are too large, and nobody insists.
+// False: the Hessians are too large, and no option insists.
 bool is_for_newton(const InteractJobOptions& o, const TaskSets& sets) {
   const int64_t columns = sets.train.features.size(1), folds = sets.valid.size() > 0 ? 1 : o.table.folds;
   const int64_t rows = sets.train.size() + sets.valid.size();
   if (is_small_enough_for_newton(rows, sets.tasks, columns, sets.classes, folds)) return true;
   if (o.table.by == "auto" && !o.given(o.table.folds) && !o.table.no_standardize) return false;
-  throw OptionError(fmt::format(
-      "{}: {} rows of {} tasks with {} features and {} classes in {} folds are too many for Newton's method; "
-      "take {}",
-      named("by", interact_ways().table), rows, sets.tasks, columns, sets.classes, folds,
-      named("by", interact_ways().algorithm)));
+  throw OptionError(
+      fmt::format("{}: {} rows of {} tasks with {} features and {} classes in {} folds are too many for "
+                  "Newton's method; use {}",
+                  named("by", interact_ways().table), rows, sets.tasks, columns, sets.classes, folds,
+                  named("by", interact_ways().algorithm)));
 }
 
 void require_own_examples(const InteractJobOptions& o, bool classes_are_tasks) {
   if (o.table.by != interact_ways().table || !classes_are_tasks) return;
-  throw OptionError(
-      fmt::format("{} without {} or {}: the classes are the tasks, and it takes tasks with examples of their "
-                  "own; take {}",
-                  named("by", o.table.by), named("task_column"), named("train_tasks"),
-                  named("by", interact_ways().algorithm)));
+  throw OptionError(fmt::format(
+      "{} without {} or {}: the classes are the tasks, but it needs tasks with their own examples; use {}",
+      named("by", o.table.by), named("task_column"), named("train_tasks"),
+      named("by", interact_ways().algorithm)));
 }
 
 // Bytes as files of bytes are read.
@@ -164,7 +163,7 @@ TaskSets with_scaled_bytes(TaskSets sets) {
 void require_interact_cpu(const InteractJobOptions& o, RunContext& context) {
   refuse_ranks(context, named("by", interact_ways().table), "take " + named("by", interact_ways().algorithm));
   if (o.compute.device == "cpu") return;
-  throw OptionError(fmt::format("{}: held-out rows are tried on the CPU: take {}",
+  throw OptionError(fmt::format("{}: held-out rows are computed on the CPU: use {}",
                                 named("device", o.compute.device), named("device", "cpu")));
 }
 
@@ -183,7 +182,7 @@ void finish_interact(const InteractJobOptions& o, RunContext& context, InteractJ
   if (context.has_folder()) {
     write_files(result.end, [&] {
       if (!write_interact_files(result)) {
-        context.warning("no interaction.svg: gnuplot is not here (Debian: apt-get install gnuplot-nox)");
+        context.warning("no interaction.svg: gnuplot is not installed (Debian: apt-get install gnuplot-nox)");
       }
     });
   }
@@ -240,7 +239,7 @@ InteractJobResult run_interact(InteractJobOptions o, const TaskSets& given, RunC
     }
   }
   if (!has_valid) {
-    throw OptionError(fmt::format("{} is missing: {} takes validation examples", named("valid"),
+    throw OptionError(fmt::format("{} is missing: {} needs validation examples", named("valid"),
                                   named("by", interact_ways().algorithm)));
   }
   tasks.validate();

@@ -1,6 +1,6 @@
 #pragma once
-// The job `interact`: how strongly tasks should pull at each other, learned on examples that the models were
-// not fitted to, and compared with tasks on their own and with one model for all.
+// The job `interact`: how strongly tasks should influence each other, learned on examples that the models
+// were not fitted to, and compared with tasks on their own and with one model for all.
 
 #include <cstdint>
 #include <optional>
@@ -40,7 +40,7 @@ struct InteractJobOptions {
 };
 
 struct InteractJobResult {
-  std::string by = {};    // the way that was taken
+  std::string by = {};    // held-out or algorithm
   std::string data = {};  // synthetic, or the training file; empty: it was in memory
   TaskSets sets = {};
   TableSchema schema = {};  // of the files
@@ -59,9 +59,9 @@ struct InteractJobResult {
 };
 
 // Fields that do not have their default values count as given. Throws OptionError for options that cannot be,
-// RunError for a run that cannot go on.
+// RunError for a run that cannot be resumed.
 InteractJobResult run_interact(InteractJobOptions options, RunContext& context);
-// On tasks in memory; whatever of the options says where files are, or what to make up, is refused.
+// On tasks in memory; options that name files or made-up tasks are refused.
 InteractJobResult run_interact(InteractJobOptions options, const TaskSets& tasks, RunContext& context);
 
 // The tasks of each cluster by their names.

@@ -27,55 +27,55 @@ void add_task_files(Fields<InteractJobOptions>& f) {
       .first();
   f.add(
        "train_labels", [](O & o) -> auto& { return o.files.train.examples.labels; },
-       fmt::format("left out: inside {}", named("train")))
+       fmt::format("file of the training labels; default: read from {}", named("train")))
       .is(FieldKind::place)
       .first();
   f.add(
        "train_tasks", [](O & o) -> auto& { return o.files.train.tasks; },
-       fmt::format(
-           "which task every example belongs to, a number or a name each; left out: {}, or the classes "
-           "are the tasks",
-           named("task_column")))
+       fmt::format("file that names each example's task, by a number or a name; default: {}, or the classes "
+                   "are the tasks",
+                   named("task_column")))
       .is(FieldKind::place)
       .first();
   f.add(
        "valid", [](O & o) -> auto& { return o.files.valid.examples.features; },
-       "validation examples; a part of every task's training examples if left out")
+       "validation examples; default: a part of every task's training examples")
       .is(FieldKind::place)
       .first();
   f.add(
        "valid_labels", [](O & o) -> auto& { return o.files.valid.examples.labels; },
-       fmt::format("left out: inside {}", named("valid")))
+       fmt::format("file of the validation labels; default: read from {}", named("valid")))
       .is(FieldKind::place);
   f.add(
        "valid_tasks", [](O & o) -> auto& { return o.files.valid.tasks; },
-       fmt::format("of {}", named("valid")))
+       fmt::format("file that names the task of each example in {}", named("valid")))
       .is(FieldKind::place);
   f.add(
        "test", [](O & o) -> auto& { return o.files.test.examples.features; },
-       "test examples, which nothing is tuned on")
+       "test examples, on which nothing is tuned")
       .is(FieldKind::place)
       .first();
   f.add(
        "test_labels", [](O & o) -> auto& { return o.files.test.examples.labels; },
-       fmt::format("left out: inside {}", named("test")))
+       fmt::format("file of the test labels; default: read from {}", named("test")))
       .is(FieldKind::place);
   f.add(
-       "test_tasks", [](O & o) -> auto& { return o.files.test.tasks; }, fmt::format("of {}", named("test")))
+       "test_tasks", [](O & o) -> auto& { return o.files.test.tasks; },
+       fmt::format("file that names the task of each example in {}", named("test")))
       .is(FieldKind::place);
   f.add(
        "label_column", [](O & o) -> auto& { return o.files.reading.label_column; },
-       "of a table: first, last, a name of its header, or a position from 0")
+       "label column of a table: first, last, a name in its header, or a position from 0")
       .first();
   f.add(
        "task_column", [](O & o) -> auto& { return o.files.reading.group_column; },
-       "of a table, said in the same way: which task an example belongs to")
+       fmt::format("column that holds each example's task, named like {}", named("label_column")))
       .first();
   f.include(
       [](O & o) -> auto& { return o.files.reading; }, table_file_fields(own_task_files));
   f.add(
        "valid_part", [](O & o) -> auto& { return o.files.valid_part; },
-       fmt::format("of the training examples, without {}", named("valid")))
+       fmt::format("part of the training examples to validate on, without {}", named("valid")))
       .in(between_0_and_1())
       .of(interact_ways().algorithm);
   f.add(
@@ -88,35 +88,36 @@ void add_made_up_tasks(Fields<InteractJobOptions>& f) {
   using O = InteractJobOptions;
   f.heading(made_up_tasks);
   f.add(
-       "data", [](O & o) -> auto& { return o.data; }, "synthetic")
+       "data", [](O & o) -> auto& { return o.data; }, "made-up tasks: synthetic")
       .one_of({"synthetic"})
       .is(FieldKind::place);
   const Range sizes = at_least(1, bounds::width);
   f.add(
-       "tasks", [](O & o) -> auto& { return o.synthetic.tasks; }, "how many")
+       "tasks", [](O & o) -> auto& { return o.synthetic.tasks; }, "number of tasks")
       .in(sizes);
   f.add(
-       "clusters", [](O & o) -> auto& { return o.synthetic.clusters; }, "that they fall into")
+       "clusters", [](O & o) -> auto& { return o.synthetic.clusters; },
+       "number of clusters that the tasks fall into")
       .in(sizes);
   f.add(
-       "features", [](O & o) -> auto& { return o.synthetic.features; }, "of an example")
+       "features", [](O & o) -> auto& { return o.synthetic.features; }, "number of features")
       .in(sizes);
   f.add(
-       "train_examples", [](O & o) -> auto& { return o.synthetic.train; }, "of every task")
+       "train_examples", [](O & o) -> auto& { return o.synthetic.train; }, "training examples for each task")
       .in(sizes);
   f.add(
-       "valid_examples", [](O & o) -> auto& { return o.synthetic.valid; }, "of every task")
+       "valid_examples", [](O & o) -> auto& { return o.synthetic.valid; },
+       "validation examples for each task")
       .in(sizes);
   f.add(
-       "test_examples", [](O & o) -> auto& { return o.synthetic.test; }, "of every task")
+       "test_examples", [](O & o) -> auto& { return o.synthetic.test; }, "test examples for each task")
       .in(sizes);
   f.add(
        "spread", [](O & o) -> auto& { return o.synthetic.spread; },
-       "how far a task's model is from its cluster's, of norm 1")
+       "distance of a task's model from its cluster's, which has norm 1")
       .in(at_least(0));
   f.add(
-       "noise", [](O & o) -> auto& { return o.synthetic.noise; },
-       "standard deviation of what disturbs the labels")
+       "noise", [](O & o) -> auto& { return o.synthetic.noise; }, "standard deviation of the label noise")
       .in(at_least(0));
 }
 
@@ -125,22 +126,22 @@ void add_task_search(Fields<InteractJobOptions>& f) {
   f.heading("the search");
   f.add(
        "patience", [](O & o) -> auto& { return o.patience; },
-       "iterations without a smaller validation loss before it ends; 0 = never")
+       "end the search after this many iterations without a smaller validation loss; 0 = never")
       .in(at_least(0, bounds::endless))
       .of(interact_ways().algorithm);
   f.add(
        "first_coupling", [](O & o) -> auto& { return o.problem.first_coupling; },
-       "where C begins: the coupling's curvature over the data's")
+       "starting value of C, as the coupling's curvature divided by the data's")
       .in(above(0))
       .of(interact_ways().algorithm);
   f.add(
        "first_regularizer", [](O & o) -> auto& { return o.problem.first_regularizer; },
-       "where rho begins: the regulariser's curvature over the data's")
+       "starting value of rho, as the regulariser's curvature divided by the data's")
       .in(above(0))
       .of(interact_ways().algorithm);
   f.add(
        "seed", [](O & o) -> auto& { return o.algorithm.solve.seed; },
-       "of the made-up tasks, of the folds or the split, and of the batches")
+       "random seed for the made-up tasks, the folds or the split, and the batches")
       .first();
 }
 
@@ -180,13 +181,13 @@ const Fields<InteractJobOptions>& InteractJobOptions::fields() {
     add_made_up_tasks(f);
     f.include(
         [](O & o) -> auto& { return o.table; }, TableChoice::fields(interact_ways()));
-    f.row("by").help =
-        fmt::format("{} (your own tables with tasks, unless an option of algorithms is given), {}, or auto",
-                    interact_ways().table, interact_ways().algorithm);
+    f.row("by").help = fmt::format(
+        "approach: {} (your own tables with tasks, unless an algorithm's option is given), {}, or auto",
+        interact_ways().table, interact_ways().algorithm);
     add_task_search(f);
     f.include(
         [](O & o) -> auto& { return o.algorithm; }, AlgorithmChoice::fields());
-    f.row("truncate").by_rule().help = "K: the steps that krmd keeps; all T by default";
+    f.row("truncate").by_rule().help = "K: number of steps that krmd keeps; default: all T";
     for (const char* name : {"method", "terms", "inner_rate", "outer_rate"})
       f.row(name).tier = FieldTier::more;
     f.include(
@@ -201,10 +202,10 @@ void check_task_sources(InteractJobOptions& o) {
   const bool files = o.given(o.files.train.examples.features);
   if (files && o.given(o.data)) {
     throw OptionError(
-        fmt::format("{} and {} exclude each other", named("train"), named("data", "synthetic")));
+        fmt::format("{} and {} cannot be combined", named("train"), named("data", "synthetic")));
   }
   if (const auto names = given_task_fields(view, made_up_tasks, "data"); files && !names.empty()) {
-    throw OptionError(fmt::format("{}: of made-up tasks; the files of {} are taken as they are",
+    throw OptionError(fmt::format("{}: applies to made-up tasks only; the files of {} are used as they are",
                                   fmt::join(names, ", "), named("train")));
   }
   if (const auto names = given_task_fields(view, own_task_files, "train"); !files && !names.empty()) {
@@ -227,7 +228,7 @@ void check_task_sources(InteractJobOptions& o) {
     }
   }
   if (o.given(o.files.reading.group_column) && o.given(o.files.train.tasks)) {
-    throw OptionError(fmt::format("{} and {} exclude each other: give one of the two", named("task_column"),
+    throw OptionError(fmt::format("{} and {} cannot be combined: give one of the two", named("task_column"),
                                   named("train_tasks")));
   }
   if (o.given(o.files.valid.examples.features) && o.given(o.files.valid_part)) {
@@ -246,7 +247,7 @@ bool wants_table(InteractJobOptions& o, bool possible, bool has_valid) {
 void refuse_task_sources(InteractJobOptions& o) {
   for (const char* heading : {own_task_files, made_up_tasks}) {
     if (const auto names = given_task_fields(OptionsView(o), heading, ""); !names.empty()) {
-      throw OptionError(fmt::format("{}: the tasks are in memory; leave out what says where they are",
+      throw OptionError(fmt::format("{}: the tasks are in memory; leave out options that name files or sets",
                                     fmt::join(names, ", ")));
     }
   }

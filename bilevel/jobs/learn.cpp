@@ -101,9 +101,9 @@ meta::LearnState resumed_learning(const Checkpoint& checkpoint, const nlohmann::
                                   c10::Device device) {
   require_identity(
       context, checkpoint, {{"identity", now}},
-      fmt::format("the run was made on other data or with another learner than now ({}): give it "
-                  "what it began with",
-                  now.dump()));
+      fmt::format(
+          "the run was started on different data or with a different learner ({}): give it the original ones",
+          now.dump()));
   return meta::learn_state(checkpoint, learner.outer_layout().size(), device);
 }
 
@@ -226,16 +226,15 @@ LearnJobResult run_on(const meta::ImageTaskSet* images, LearnJobOptions o, RunCo
       context.progress("learn: the baseline on raw inputs");
       result.baseline = raw_input_baseline(source, o.learn.valid_tasks, o.learn.test_tasks);
       if (result.returns_baseline()) {
-        context.warning(fmt::format(
-            "logistic regression on the raw inputs of each task does better on the validation tasks ({} "
-            "against "
-            "{}), and is returned in place of what was learned: more training classes, more iterations or "
-            "another learner may help",
-            score_text(result.baseline.valid, false), score_text(learned.best_valid, false)));
+        context.warning(
+            fmt::format("logistic regression on the raw inputs of each task does better on the validation "
+                        "tasks ({} against {}), and is returned in place of the learned model: more training "
+                        "classes, more iterations or another learner may help",
+                        score_text(result.baseline.valid, false), score_text(learned.best_valid, false)));
       } else if (!result.beats_baseline()) {
         context.warning(fmt::format(
             "logistic regression on the raw inputs of each task does as well or better ({} against {}): more "
-            "training classes, more iterations or another learner may help; else use the regression",
+            "training classes, more iterations or another learner may help; otherwise use the regression",
             score_text(result.baseline.test, false), score_text(result.summary.test, false)));
       }
     }

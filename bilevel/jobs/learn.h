@@ -1,6 +1,6 @@
 #pragma once
 // The job `learn`: learning across few-shot tasks known by name, or made of class folders or of images in
-// memory. On tasks of another kind, call meta::learn() of bilevel/meta/learn.h.
+// memory. On other kinds of tasks, call meta::learn() of bilevel/meta/learn.h.
 
 #include <cstdint>
 #include <string>
@@ -19,8 +19,7 @@
 
 namespace bilevel {
 
-// What was neither given nor has another value than it begins with here is as the data and the learner have
-// it.
+// Options that were not given and still have these values get the defaults of the data and the learner.
 struct LearnJobOptions {
   LearnJobOptions();
   meta::TaskDataOptions data = {};
@@ -50,7 +49,7 @@ struct LearnJobResult {
   Json json = {};                       // all of it, as summary.json has it
   JobEnd end = {};
 };
-// Throws OptionError for options that cannot be, RunError for a run that cannot go on.
+// Throws OptionError for options that cannot be, RunError for a run that cannot be resumed.
 LearnJobResult run_learn(LearnJobOptions options, RunContext& context);
 // On images in memory (meta::task_set_of); of `options.data` the shape of tasks and the seed are read.
 LearnJobResult run_learn_on(const meta::ImageTaskSet& images, LearnJobOptions options, RunContext& context);

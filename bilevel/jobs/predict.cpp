@@ -25,32 +25,30 @@ const Fields<PredictJobOptions>& PredictJobOptions::fields() {
     Fields<O> f;
     f.add(
          "run", [](O & o) -> auto& { return o.run; },
-         "folder of a finished run of clean, tune, interact, learn or train, or a file that export made of "
-         "it")
+         "folder of a finished run of clean, tune, interact, learn or train, or a file exported from it")
         .required()
         .first();
     f.add(
          "data", [](O & o) -> auto& { return o.data; },
-         "new examples: a table, NPY, IDX or svmlight file as the training file was; for models of pictures "
-         "a "
-         "folder of PNG or JPEG files, or one such file")
+         "new examples: a table, NPY, IDX or svmlight file like the training file; for models of pictures, a "
+         "folder of PNG or JPEG files or one such file")
         .is(FieldKind::place)
         .required()
         .first();
     f.add(
          "output", [](O & o) -> auto& { return o.output; },
-         "CSV file to write: row or file, class, its probability, and that of every class")
+         "CSV file to write: row or file, predicted class, its probability, and that of every class")
         .is(FieldKind::place)
         .first();
     f.add(
          "support", [](O & o) -> auto& { return o.support; },
-         "for a run of learn: folder of class folders, a few PNG or JPEG files in each")
+         "for a run of learn: folder of class folders with a few PNG or JPEG files in each")
         .is(FieldKind::place)
         .first();
     f.include(
-        [](O & o) -> auto& { return o.reading; }, dialect_fields("how a table is written"));
+        [](O & o) -> auto& { return o.reading; }, dialect_fields("format of a table"));
     f.row("missing").by_rule().help =
-        "values that the new table lacks: error, mean (of the training rows) or drop; as in the run";
+        "missing values of the new table: error, mean (of the training rows) or drop; default: as in the run";
     f.include(
         [](O & o) -> auto& { return o.compute; }, ComputeOptions::fields());
     return f;
@@ -109,8 +107,8 @@ Json predictions_to_json(const PredictJobOptions& o, const PredictJobResult& r) 
 
 void refuse_support(const PredictJobOptions& o, const std::string& job) {
   if (o.support.empty()) return;
-  throw OptionError(
-      fmt::format("{}: the model of {} knows its classes; leave it out", named("support", o.support), job));
+  throw OptionError(fmt::format("{}: the model of {} already has its classes; leave it out",
+                                named("support", o.support), job));
 }
 
 }  // namespace

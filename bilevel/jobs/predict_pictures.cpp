@@ -102,9 +102,10 @@ void predict_pictures(const PredictJobOptions& o, const ModelInUse& used, const 
 
 void predict_few_shot(const PredictJobOptions& o, RunContext& context, PredictJobResult& result) {
   if (o.support.empty()) {
-    throw OptionError(fmt::format(
-        "{}: a run of learn knows no classes of its own: give a folder with a few pictures of each by {}",
-        named("run", o.run), named("support")));
+    throw OptionError(
+        fmt::format("{}: a run of learn has no classes of its own: give a folder with a few pictures of each "
+                    "class with {}",
+                    named("run", o.run), named("support")));
   }
   AdaptJobOptions adapt;
   adapt.run = o.run;

@@ -27,7 +27,7 @@ Tensor with_intercept(const Tensor& features, bool has_intercept) {
 
 [[noreturn]] void wrong_weights(const std::string& path, const std::string& expected, const Tensor& found) {
   file_error(path, expected, fmt::format("{} numbers in {} dimensions", found.numel(), found.dim()),
-             "the files are not of one run: run the job again");
+             "the files are from different runs: run the job again");
 }
 
 Tensor linear_predictions(const SavedModel& model, const Tensor& weights, const Tensor& rows,

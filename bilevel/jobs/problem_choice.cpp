@@ -20,8 +20,8 @@ namespace bilevel {
 namespace {
 
 constexpr const char* cleaning = "hyper-cleaning";
-constexpr const char* own_files = "data of your own (hyper-cleaning)";
-constexpr const char* named_set = "a named image set with noise drawn on it (hyper-cleaning)";
+constexpr const char* own_files = "your own data (hyper-cleaning)";
+constexpr const char* named_set = "a named image set with noise added (hyper-cleaning)";
 
 }  // namespace
 
@@ -31,37 +31,41 @@ const Fields<ProblemChoice>& ProblemChoice::fields() {
     const std::string supernet = nas::synthetic_supernet_row().name;
     Fields<O> f;
     f.add(
-         "problem", [](O & o) -> auto& { return o.problem; }, "which problem; `bilevel list` shows them")
+         "problem", [](O & o) -> auto& { return o.problem; }, "problem; `bilevel list` shows them")
         .first();
     f.add(
          "seed", [](O & o) -> auto& { return o.data.seed; },
-         "of the synthetic data, the starting points and all that is drawn")
+         "random seed for the synthetic data, the starting points and all sampling")
         .first();
     f.add(
          "weight_decay", [](O & o) -> auto& { return o.data.weight_decay; },
-         "adds decay/2 |w|^2 to the inner loss; 0, but 0.0005 on supernet")
+         "add decay/2 |w|^2 to the inner loss; 0, on supernet 0.0005")
         .in(at_least(0))
         .by_rule();
     f.heading(own_files);
     f.add(
-         "train_features", [](O & o) -> auto& { return o.data.train_features; }, "matrix, .npy")
+         "train_features", [](O & o) -> auto& { return o.data.train_features; },
+         "training features, a matrix as .npy")
         .is(FieldKind::place)
         .of(cleaning);
     f.add(
-         "train_labels", [](O & o) -> auto& { return o.data.train_labels; }, "integers, .npy")
+         "train_labels", [](O & o) -> auto& { return o.data.train_labels; },
+         "training labels, integers as .npy")
         .is(FieldKind::place)
         .of(cleaning);
     f.add(
-         "valid_features", [](O & o) -> auto& { return o.data.valid_features; }, "matrix, .npy")
+         "valid_features", [](O & o) -> auto& { return o.data.valid_features; },
+         "validation features, a matrix as .npy")
         .is(FieldKind::place)
         .of(cleaning);
     f.add(
-         "valid_labels", [](O & o) -> auto& { return o.data.valid_labels; }, "integers, .npy")
+         "valid_labels", [](O & o) -> auto& { return o.data.valid_labels; },
+         "validation labels, integers as .npy")
         .is(FieldKind::place)
         .of(cleaning);
     f.add(
          "regularization", [](O & o) -> auto& { return o.data.regularization; },
-         "of |W|^2; 0.001 by default with files")
+         "strength of the penalty on |W|^2; default with files: 0.001")
         .in(at_least(0))
         .by_rule()
         .of(cleaning);
@@ -71,12 +75,13 @@ const Fields<ProblemChoice>& ProblemChoice::fields() {
         .of(cleaning);
     f.heading(named_set);
     f.add(
-         "data", [](O & o) -> auto& { return o.named_data; }, "mnist or fashion-mnist, with a column of ones")
+         "data", [](O & o) -> auto& { return o.named_data; },
+         "named set: mnist or fashion-mnist, with a column of ones")
         .is(FieldKind::place)
         .of(cleaning);
     f.add(
          "data_dir", [](O & o) -> auto& { return o.named.folder; },
-         "folder of sets known by name: fetched, or unpacked as they come")
+         "folder of the named data sets, fetched or unpacked")
         .is(FieldKind::place)
         .from_environment("BILEVEL_DATA");
     f.add(
@@ -85,39 +90,41 @@ const Fields<ProblemChoice>& ProblemChoice::fields() {
         .in(at_least(0, 1))
         .of(cleaning);
     f.add(
-         "train_size", [](O & o) -> auto& { return o.named.train; }, "class-balanced")
+         "train_size", [](O & o) -> auto& { return o.named.train; },
+         "number of training examples, class-balanced")
         .in(at_least(0, bounds::examples))
         .of(cleaning);
     f.add(
-         "valid_size", [](O & o) -> auto& { return o.named.valid; }, "class-balanced")
+         "valid_size", [](O & o) -> auto& { return o.named.valid; },
+         "number of validation examples, class-balanced")
         .in(at_least(0, bounds::examples))
         .of(cleaning);
     f.heading("network of architecture search (supernet)");
     f.add(
-         "space", [](O & o) -> auto& { return o.supernet.space; }, "search space")
+         "space", [](O & o) -> auto& { return o.supernet.space; }, "search space of the network")
         .one_of(nas::space_names())
         .of(supernet);
     f.add(
          "operations", [](O & o) -> auto& { return o.supernet.operations; },
-         "some of the space's, separated by commas; all by default")
+         "use only these operations of the space, separated by commas; default: all")
         .of(supernet);
     f.add(
-         "channels", [](O & o) -> auto& { return o.supernet.channels; }, "of the first stage")
+         "channels", [](O & o) -> auto& { return o.supernet.channels; }, "channels of the first stage")
         .in(at_least(0, bounds::width))
         .of(supernet);
     f.add(
          "cells", [](O & o) -> auto& { return o.supernet.cells; },
-         "a stage in nasbench201, in all elsewhere; 1 and 3 by default")
+         "number of cells: for each stage in nasbench201 (1), in total in the others (3)")
         .in(at_least(0, bounds::depth))
         .by_rule()
         .of(supernet);
     f.add(
-         "image_size", [](O & o) -> auto& { return o.supernet.image_size; }, "height and width")
+         "image_size", [](O & o) -> auto& { return o.supernet.image_size; }, "height and width of the images")
         .in(at_least(0, bounds::side))
         .of(supernet);
     f.add(
          "images", [](O & o) -> auto& { return o.supernet.images; },
-         "for training, and as many for validation")
+         "number of images for training, and as many for validation")
         .in(at_least(1, bounds::width))
         .of(supernet);
     return f;
@@ -215,8 +222,8 @@ void require_whole_files(const ProblemChoice& choice) {
     if (path.empty()) missing.push_back(named(name));
   }
   if (missing.empty() || missing.size() == all.size()) return;
-  throw OptionError(fmt::format("{} missing: data of your own needs {}", fmt::join(missing, " and "),
-                                fmt::join(names, ", ")));
+  throw OptionError(
+      fmt::format("{} missing: your own data need {}", fmt::join(missing, " and "), fmt::join(names, ", ")));
 }
 
 // What an own problem cannot be told by an option; a seed and a weight decay it can.
@@ -229,8 +236,8 @@ NamedProblem make_own(const OptionsView& options, ProblemChoice& choice) {
     const Field* field = options.find(name);
     if (field != nullptr && options.is_given(*field)) {
       throw OptionError(
-          fmt::format("a problem of one's own does not take {}: its losses have their own data, and "
-                      "its x and w their own types",
+          fmt::format("a user-defined problem does not take {}: its losses have their own data, and its x "
+                      "and w their own types",
                       named(name)));
     }
   }
@@ -252,7 +259,7 @@ NamedProblem make_problem(const OptionsView& options, ProblemChoice& choice, con
   if (!choice.named_data.empty()) {
     for (const std::string& name : given_under(options, own_files)) {
       if (options.at(name).kind != FieldKind::place) continue;
-      throw OptionError(fmt::format("{} with {}: a named set or your own files, not both",
+      throw OptionError(fmt::format("{} with {}: give a named set or your own files, not both",
                                     named("data", choice.named_data), named(name)));
     }
     return make_named_cleaning(choice);

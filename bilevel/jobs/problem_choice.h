@@ -21,7 +21,7 @@ struct ProblemChoice {
   nas::SyntheticSupernet supernet = {};
   std::string named_data = {};             // of hyper-cleaning: an image set with noise drawn on its labels
   NamedCleaningOptions named = {};         // its options, as `clean` has them
-  std::function<NamedProblem()> own = {};  // makes a problem of one's own, in place of one known by name
+  std::function<NamedProblem()> own = {};  // makes a user-defined problem, in place of a named one
   static const Fields<ProblemChoice>& fields();
 };
 
@@ -29,14 +29,14 @@ struct ProblemChoice {
 std::vector<ProblemRow> all_problem_rows();
 
 // `options` holds `choice`. Throws OptionError where only some of the files of a user's own data are given,
-// and where an option belongs to another problem. A problem of one's own has its own data and types: options
+// and where an option belongs to another problem. A user-defined problem has its own data and types: options
 // that say which are refused.
 NamedProblem make_problem(const OptionsView& options, ProblemChoice& choice, const Given& given);
 
 // Digests of what the problem was made of; the seed tells the rest.
 std::vector<std::string> digests_of(const NamedProblem& problem, const ProblemChoice& choice);
 
-// Steps and rates from the problem, unless they were given: T = 10 where w goes on where it was, the
+// Steps and rates from the problem, unless they were given: T = 10 where w is warm-started, the
 // problem's own number, which solves it, where it starts afresh. Then finish().
 void set_problem_defaults(const Given& given, const NamedProblem& problem, AlgorithmChoice& choice);
 

@@ -17,12 +17,11 @@ const Fields<QueryJobOptions>& QueryJobOptions::fields() {
     Fields<QueryJobOptions> f;
     f.add(
          "benchmark", [](auto& o) -> auto& { return o.benchmark; },
-         "CSV of NAS-Bench-201 or NAS-Bench-101, plain, .gz or .xz; the header tells which")
+         "CSV table of NAS-Bench-201 or NAS-Bench-101 (told apart by the header); plain, .gz or .xz")
         .required()
         .first();
     f.add(
-         "arch", [](auto& o) -> auto& { return o.genotypes; },
-         "genotype, as text or JSON; may be given many times")
+         "arch", [](auto& o) -> auto& { return o.genotypes; }, "genotype, as text or JSON; may be repeated")
         .repeated()
         .first();
     f.add(
@@ -30,24 +29,23 @@ const Fields<QueryJobOptions>& QueryJobOptions::fields() {
         .first();
     f.add(
          "space", [](auto& o) -> auto& { return o.space; },
-         "search space of the genotypes; nasbench201 or nasbench1shot1-3 by default")
+         "search space of the genotypes; default: nasbench201 or nasbench1shot1-3, as the table")
         .first();
     f.add(
-         "hash", [](auto& o) -> auto& { return o.hashes; },
-         "graph hash of NAS-Bench-101; may be given many times")
+         "hash", [](auto& o) -> auto& { return o.hashes; }, "graph hash of NAS-Bench-101; may be repeated")
         .repeated();
     f.add(
-         "best", [](auto& o) -> auto& { return o.best; }, "the N best cells of the table")
+         "best", [](auto& o) -> auto& { return o.best; }, "show the N best cells of the table")
         .in(at_least(1, bounds::width))
         .by_rule()
         .first();
     f.add(
          "by", [](auto& o) -> auto& { return o.by; },
-         "accuracy column of the best; the table's last by default")
+         "accuracy column that ranks the best cells; default: the table's last")
         .first();
     f.add(
         "allow_missing", [](auto& o) -> auto& { return o.allow_missing; },
-        "take a NAS-Bench-201 table that lacks cells");
+        "accept a NAS-Bench-201 table that lacks cells");
     return f;
   }();
   return table;
@@ -58,15 +56,16 @@ namespace {
 void require_question(const QueryJobOptions& o) {
   const bool says_which = !o.genotypes.empty() || !o.file.empty() || !o.hashes.empty();
   if (o.best > 0 && says_which) {
-    throw OptionError(fmt::format("{}: must be at least 1, and stands without {}, {} and {}",
+    throw OptionError(fmt::format("{}: must be at least 1, and cannot be combined with {}, {} or {}",
                                   named("best", word_of(o.best)), named("arch"), named("file"),
                                   named("hash")));
   }
   if (!o.by.empty() && o.best < 1) {
-    throw OptionError(fmt::format("{}: says what {} is of", named("by"), named("best", "N")));
+    throw OptionError(
+        fmt::format("{} selects the column for {}; give both", named("by"), named("best", "N")));
   }
   if (!says_which && o.best < 1) {
-    throw OptionError(fmt::format("query: say which cells by {}, {}, {} or {}", named("arch"), named("file"),
+    throw OptionError(fmt::format("query: name the cells with {}, {}, {} or {}", named("arch"), named("file"),
                                   named("hash"), named("best", "N")));
   }
 }

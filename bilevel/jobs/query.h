@@ -1,5 +1,5 @@
 #pragma once
-// The job `query`: what trained cells reached, from the tables of NAS-Bench-201 and NAS-Bench-101.
+// The job `query`: looks up the accuracies of trained cells in the tables of NAS-Bench-201 and NAS-Bench-101.
 
 #include <cstdint>
 #include <map>

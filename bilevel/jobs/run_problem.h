@@ -1,6 +1,6 @@
 #pragma once
-// The problem of a run that is there already, made again from its options: for who looks at it where its
-// checkpoint stands. The jobs that have such problems have a function each.
+// The problem of a run that is there already, made again from its options, to look at it where its
+// checkpoint is. The jobs that have such problems have a function each.
 
 #include <cstdint>
 #include <memory>

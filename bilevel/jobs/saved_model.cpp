@@ -20,7 +20,8 @@ constexpr const char* saved_model_file = "model.json";
 
 [[noreturn]] void wrong_model(const std::string& path, const std::string& why) {
   throw std::runtime_error(fmt::format(
-      "{}: expected what a job of bilevel writes beside its model, found {}; run the job again", path, why));
+      "{}: expected the description that a job writes beside its model, found {}; run the job again", path,
+      why));
 }
 
 }  // namespace
@@ -59,7 +60,7 @@ SavedModel read_saved_model(const std::string& folder) {
   const std::string path = fmt::format("{}/{}", folder, saved_model_file);
   if (!std::filesystem::exists(path)) {
     throw OptionError(
-        fmt::format("{}: there is no {} in it; name the folder of a finished run of clean, tune, interact, "
+        fmt::format("{}: there is no {} in it; give the folder of a finished run of clean, tune, interact, "
                     "learn or train",
                     named("run", folder), saved_model_file));
   }

@@ -59,11 +59,10 @@ std::string epoch_line(const nas::SearchSpace& space, const nas::EpochRecord& r,
 
 nas::SearchState resumed_search(const SearchSetup& setup, const Checkpoint& checkpoint,
                                 const std::string& batch_norm, const RunContext& context) {
-  require_identity(
-      context, checkpoint, {{"data", setup.digest}},
-      fmt::format("the run was made on other images, or another split, than are there now ({} training, {} "
-                  "validation): give the data it began with",
-                  setup.problem->inner_samples(), setup.problem->outer_samples()));
+  require_identity(context, checkpoint, {{"data", setup.digest}},
+                   fmt::format("the run was started on different images or a different split (now {} "
+                               "training, {} validation): give it the original data",
+                               setup.problem->inner_samples(), setup.problem->outer_samples()));
   warn_of_other_norms(batch_norm, checkpoint, context);
   return nas::search_state(checkpoint, setup.space, setup.tensors.device());
 }
@@ -174,9 +173,8 @@ void measure_alpha(const SearchSetup& setup, const nas::Search& search, const na
 void warn_of_chance(const SearchJobResult& result, RunContext& context) {
   if (!result.moved_by_chance()) return;
   context.warning(fmt::format(
-      "alpha has moved by {:.2g} on average, where steps in random directions move it by {:.2g}: which "
-      "operations "
-      "lead is chance here. More {}, or a larger {}, let it go further; {} shows what random cells reach",
+      "alpha has moved by {:.2g} on average, and steps in random directions would have moved it by {:.2g}: "
+      "which operations lead is chance here. Give more {} or a larger {}; {} shows what random cells reach",
       result.alpha_moved, result.alpha_moved_by_chance, named("epochs"), named("alpha_rate"),
       named("baselines", "3")));
 }
@@ -363,7 +361,7 @@ nas::SearchDiagnosis diagnose_search_run(const StoredRun& run, double accuracy, 
   }
   const SearchSetup setup = set_up_search(o, nullptr, context);
   if (setup.random) {
-    throw OptionError(fmt::format("{}: {} trains single cells, there is no bilevel problem",
+    throw OptionError(fmt::format("{}: {} trains single cells; there is no bilevel problem",
                                   named("at", run.folder), named("method", "random")));
   }
   const Checkpoint checkpoint = load_checkpoint(run.folder + "/checkpoint");

@@ -1,5 +1,5 @@
 #pragma once
-// The job `search`: a network for one's images, by differentiable architecture search.
+// The job `search`: a network for your own images, by differentiable architecture search.
 //
 //     SearchJobOptions options;
 //     options.search.epochs = 5;
@@ -38,14 +38,14 @@ struct SearchJobOptions {
   ImageDataOptions data = {};
   AugmentOptions augment = {};
   SearchSplitOptions split = {};
-  // What was neither given nor has another value than it begins with here gets the published value of the
-  // space and the method. The method may also be auto.
+  // Options that were not given and still have these values get the published value of the space and the
+  // method. The method may also be auto.
   nas::SearchOptions search = {};
   std::string cross = {};        // difference or exact; empty = the method's
   std::string linear_rate = {};  // a number or auto; empty = the weights' rate
   std::string benchmark = {};    // a table's file
-  int64_t baselines = 0;         // random cells to train beside the one that was found, and the all-3x3 cell
-  bool profile = false;          // tell where the time went
+  int64_t baselines = 0;         // random cells to train beside the found cell and the all-3x3 cell
+  bool profile = false;          // show where the time went
   std::string batch_norm = {};   // global or rank; empty = global on CPUs
   AutomaticOptions automatic = {};
   ComputeOptions compute = {};
@@ -85,7 +85,7 @@ struct SearchJobResult {
   Json json = {};                                // all of it, as summary.json has it
   JobEnd end = {};
 };
-// Throws OptionError for options that cannot be, RunError for a run that cannot go on.
+// Throws OptionError for options that cannot be, RunError for a run that cannot be resumed.
 SearchJobResult run_search(SearchJobOptions options, RunContext& context);
 // On images in memory; `options.data` is not read.
 SearchJobResult run_search_on(const ImageData& images, SearchJobOptions options, RunContext& context);

@@ -32,9 +32,9 @@ std::string guard_strengths() {
   std::vector<std::string> each;
   for (const nas::GuardKind& kind : nas::guard_kinds()) {
     const std::string less =
-        kind.travel > 0 ? fmt::format(", in proportion less where alpha's rate times its steps is below {:g}",
-                                      kind.travel)
-                        : "";
+        kind.travel > 0
+            ? fmt::format(", proportionally less if alpha's rate times its steps is below {:g}", kind.travel)
+            : "";
     each.push_back(fmt::format("{}: {} ({:g}{})", kind.name, kind.quantity, kind.strength, less));
   }
   return fmt::format("{}; 0 = as without a guard", fmt::join(each, ", "));
@@ -45,24 +45,26 @@ std::string warmups() {
   for (const nas::GuardKind& kind : nas::guard_kinds()) {
     if (kind.warmup > 0) each.push_back(fmt::format("{} with {}", kind.warmup, kind.name));
   }
-  return fmt::format("{}, at most a tenth of the epochs; else 0", fmt::join(each, ", "));
+  return fmt::format("{}, but at most a tenth of the epochs; otherwise 0", fmt::join(each, ", "));
 }
 
 void add_space_fields(Fields<SearchJob>& f) {
   f.heading("space and supernet");
   f.add(
-       "space", [](auto& o) -> auto& { return o.space; }, "nasbench201, nasbench1shot1-1, -2, -3 or darts")
+       "space", [](auto& o) -> auto& { return o.space; },
+       "search space: nasbench201, nasbench1shot1-1, -2, -3 or darts")
       .first();
   f.add(
       "operations", [](auto& o) -> auto& { return o.operations; },
-      "only these of the space's operations, with commas");
+      "use only these operations of the space, separated by commas");
   f.add(
-       "channels", [](auto& o) -> auto& { return o.network.channels; }, "of the first stage")
+       "channels", [](auto& o) -> auto& { return o.network.channels; }, "channels of the first stage")
       .in(at_least(0, bounds::width))
       .first();
   f.add(
        "cells", [](auto& o) -> auto& { return o.network.cells; },
-       "nasbench201: a stage (5); others: in all (9 in nasbench1shot1, 8 in darts)")
+       "number of cells: for each stage in nasbench201 (5), in total in the others (nasbench1shot1 9, darts "
+       "8)")
       .in(at_least(0, bounds::depth))
       .by_rule()
       .first();
@@ -76,23 +78,24 @@ void add_image_fields(Fields<SearchJob>& f) {
   f.heading("split");
   f.add(
        "split", [](auto& o) -> auto& { return o.split.file; },
-       "file of positions for training and validation, as NAS-Bench-201's")
+       "file that lists the training and validation images by position, as NAS-Bench-201's does")
       .is(FieldKind::place);
   f.add(
        "train_size", [](auto& o) -> auto& { return o.split.train_size; },
-       "images for the weights and as many for alpha; 0 = half of the training set each")
+       "number of images to train the weights on, and as many for alpha; 0 = half of the training set for "
+       "each")
       .in(at_least(0, bounds::examples))
       .by_rule();
 }
 
 // The settings' defaults depend on the space and the method: by_rule().
 void add_method_fields(Fields<SearchJob>& f) {
-  const char* heading = "method; defaults are the papers' for the space";
+  const char* heading = "method; defaults follow the papers for the space";
   f.heading(heading);
   f.add(
        "method", [](auto& o) -> auto& { return o.search.method; },
        "idarts, darts, darts-first-order, truncated, cg, gdas, random-sharing, random; auto: one of the "
-       "first three, by a look at the first batch")
+       "first three, chosen by diagnosing the first batch")
       .first();
   f.include(
       [](SearchJob & o) -> auto& { return o.automatic; }, AutomaticOptions::fields());
@@ -104,57 +107,61 @@ void add_method_fields(Fields<SearchJob>& f) {
       .first();
   f.add(
        "warmup_epochs", [](auto& o) -> auto& { return o.search.warmup_epochs; },
-       "first epochs in which alpha rests; left out: " + warmups())
+       "epochs at the start in which alpha is held fixed; default: " + warmups())
       .in(at_least(0, bounds::endless))
       .by_rule();
   f.add(
-       "batch", [](auto& o) -> auto& { return o.search.batch; }, "images of a batch")
+       "batch", [](auto& o) -> auto& { return o.search.batch; }, "images in a batch")
       .in(at_least(1, bounds::examples))
       .by_rule()
       .first();
   f.add(
        "alpha_steps", [](auto& o) -> auto& { return o.search.alpha_steps; },
-       "steps of alpha in an epoch; left out: one pass over the training images")
+       "alpha steps in an epoch; default: one pass over the training images")
       .in(at_least(0, bounds::endless))
       .by_rule();
   f.add(
        "terms", [](auto& o) -> auto& { return o.search.hypergradient.terms; },
-       "K: Hessian products of idarts, steps of cg")
+       "K: Hessian products in idarts, steps in cg")
       .in(at_least(0, bounds::within_step))
       .by_rule();
   f.add(
        "truncate", [](auto& o) -> auto& { return o.search.hypergradient.truncate; },
-       "steps that truncated goes back through")
+       "truncated: number of steps to back-propagate through")
       .in(at_least(0, bounds::within_step))
       .by_rule();
   f.add(
        "curvature", [](auto& o) -> auto& { return o.search.hypergradient.curvature.kind; },
-       "hessian (idarts) or gauss-newton (cg)")
+       "curvature matrix: hessian (idarts) or gauss-newton (cg)")
       .one_of({"hessian", "gauss-newton"})
       .by_rule();
   f.add(
        "damping", [](auto& o) -> auto& { return o.search.hypergradient.curvature.damping; },
-       "rho in H + rho I")
+       "damping rho in H + rho I")
       .in(at_least(0))
       .by_rule();
   f.add(
-       "cross", [](auto& o) -> auto& { return o.cross; }, "cross product: difference (the papers') or exact")
+       "cross", [](auto& o) -> auto& { return o.cross; },
+       "how the cross product is computed: difference (as in the papers) or exact")
       .one_of({"difference", "exact"})
       .by_rule();
   f.add(
        "linear_rate", [](auto& o) -> auto& { return o.linear_rate; },
-       "of the Neumann series: a number, or auto = 1 / largest curvature; left out: the weights' rate")
+       "linear rate of the Neumann series: a number, or auto = 1 / largest curvature; default: the inner "
+       "rate")
       .by_rule();
   f.add(
-       "samples", [](auto& o) -> auto& { return o.search.samples; }, "cells that random searches try")
+       "samples", [](auto& o) -> auto& { return o.search.samples; },
+       "number of cells that the random searches try")
       .in(at_least(1, bounds::endless))
       .by_rule();
   f.add(
-       "temperature", [](auto& o) -> auto& { return o.search.temperature; }, "of gdas at the start")
+       "temperature", [](auto& o) -> auto& { return o.search.temperature; }, "gdas: temperature at the start")
       .in(above(0))
       .by_rule();
   f.add(
-       "final_temperature", [](auto& o) -> auto& { return o.search.final_temperature; }, "and at the end")
+       "final_temperature", [](auto& o) -> auto& { return o.search.final_temperature; },
+       "gdas: temperature at the end")
       .in(above(0))
       .by_rule();
 }
@@ -163,51 +170,55 @@ void add_step_fields(Fields<SearchJob>& f) {
   f.heading("weights");
   f.add(
        "inner_steps", [](auto& o) -> auto& { return o.search.inner.steps; },
-       "T: weight steps a step of alpha")
+       "T: weight steps for each alpha step")
       .in(at_least(1, bounds::within_step))
       .by_rule();
   f.add(
-       "inner_rate", [](auto& o) -> auto& { return o.search.inner.rate; }, "at the start")
+       "inner_rate", [](auto& o) -> auto& { return o.search.inner.rate; }, "inner rate at the start")
       .in(above(0))
       .by_rule();
   f.add(
-       "final_rate", [](auto& o) -> auto& { return o.search.final_rate; }, "at the end of the cosine")
+       "final_rate", [](auto& o) -> auto& { return o.search.final_rate; },
+       "inner rate at the end of the cosine schedule")
       .in(at_least(0))
       .by_rule();
   f.add(
        "inner_optimizer", [](auto& o) -> auto& { return o.search.inner.optimizer; },
-       "gd, heavy-ball, nesterov or adam")
+       "optimiser of the weights: gd, heavy-ball, nesterov or adam")
       .by_rule();
   f.add(
-       "momentum", [](auto& o) -> auto& { return o.search.inner.momentum; }, "of heavy-ball and nesterov")
+       "momentum", [](auto& o) -> auto& { return o.search.inner.momentum; },
+       "momentum of heavy-ball and nesterov")
       .in(from_0_below_1())
       .by_rule();
   f.add(
-       "weight_decay", [](auto& o) -> auto& { return o.search.weight_decay; }, "part of the training loss")
+       "weight_decay", [](auto& o) -> auto& { return o.search.weight_decay; },
+       "weight decay, as part of the training loss")
       .in(at_least(0))
       .by_rule();
   f.add(
        "inner_clip", [](auto& o) -> auto& { return o.search.inner.clip_norm; },
-       "largest norm of a gradient; 0 = no clipping")
+       "clip gradients to this norm; 0 = no clipping")
       .in(at_least(0))
       .by_rule();
   f.heading("alpha (Adam)");
   f.add(
-       "alpha_rate", [](auto& o) -> auto& { return o.search.outer.rate; }, "rate of its steps")
+       "alpha_rate", [](auto& o) -> auto& { return o.search.outer.rate; }, "rate of the alpha steps")
       .in(above(0))
       .by_rule();
   f.add(
       "alpha_schedule", [](auto& o) -> auto& { return o.search.outer.schedule; },
-      fmt::format("how that rate falls along the search: {}; power:0.75 is square summable, as theorem 2 of "
-                  "iDARTS asks",
+      fmt::format("how the alpha rate falls during the search: {}; power:0.75 is square-summable, as theorem "
+                  "2 of iDARTS requires",
                   schedule_words));
   f.add(
        "alpha_beta1", [](auto& o) -> auto& { return o.search.outer.beta1; },
-       "memory of the mean of the gradients")
+       "decay of Adam's running mean of the gradients")
       .in(from_0_below_1())
       .by_rule();
   f.add(
-       "alpha_beta2", [](auto& o) -> auto& { return o.search.outer.beta2; }, "memory of their squares")
+       "alpha_beta2", [](auto& o) -> auto& { return o.search.outer.beta2; },
+       "decay of Adam's running mean of the squared gradients")
       .in(from_0_below_1())
       .by_rule();
   f.add(
@@ -221,7 +232,7 @@ void add_collapse_fields(Fields<SearchJob>& f) {
   f.heading("against collapse");
   f.add(
        "guard", [](auto& o) -> auto& { return o.search.guard.name; },
-       fmt::format("{} or none: keeps alpha from collapsing along the search; left out: {}, where the method "
+       fmt::format("{} or none: keeps alpha from collapsing during the search; default: {}, if the method "
                    "moves alpha",
                    guard_list(), nas::default_guard))
       .by_rule();
@@ -231,63 +242,63 @@ void add_collapse_fields(Fields<SearchJob>& f) {
       .by_rule();
   f.add(
        "stop", [](auto& o) -> auto& { return o.search.stop; },
-       "eigenvalue, skips or none: end before a collapse and return the genotype from before it")
+       "eigenvalue, skips or none: end the search before a collapse and return the genotype from before it")
       .by_rule();
   f.add(
        "stop_window", [](auto& o) -> auto& { return o.search.stop_window; },
-       "epochs that the eigenvalue is averaged over and compared across")
+       "number of epochs over which the eigenvalue is averaged and compared")
       .in(at_least(1, bounds::endless))
       .by_rule();
   f.add(
        "stop_ratio", [](auto& o) -> auto& { return o.search.stop_ratio; },
-       "earlier average over the present one that ends the search")
+       "end the search when the earlier average divided by the present one falls below this")
       .in(between_0_and_1())
       .by_rule();
   f.add(
        "most_skips", [](auto& o) -> auto& { return o.search.most_skips; },
-       "skip connections that a normal cell may have")
+       "largest number of skip connections in a normal cell")
       .in(at_least(0, bounds::endless))
       .by_rule();
   f.add(
        "select", [](auto& o) -> auto& { return o.search.select; },
-       "argmax (largest alpha) or perturbation (what the supernet misses most)")
+       "how the genotype is chosen: argmax (largest alpha) or perturbation (the operation that the supernet "
+       "misses most)")
       .by_rule();
   f.add(
        "tune_epochs", [](auto& o) -> auto& { return o.search.tune_epochs; },
-       "of the weights between two choices of perturbation")
+       "epochs of weight training between two choices of perturbation")
       .in(at_least(0, bounds::endless))
       .by_rule();
   f.add(
        "eigenvalue_products", [](auto& o) -> auto& { return o.search.eigenvalue_products; },
-       "of Lanczos for the dominant eigenvalue in alpha, every epoch; 0 = not measured")
+       "Lanczos products for the dominant eigenvalue in alpha, every epoch; 0 = not measured")
       .in(at_least(0, bounds::within_step))
       .by_rule();
 }
 
 void add_measure_fields(Fields<SearchJob>& f) {
-  f.heading("measures and seed");
+  f.heading("measurements and seed");
   f.add(
        "benchmark", [](auto& o) -> auto& { return o.benchmark; },
-       "table of trained cells (NAS-Bench-201 or -101) for the true accuracies")
+       "table of trained cells (NAS-Bench-201 or -101) that gives the true accuracies")
       .is(FieldKind::place);
   f.add(
        "baselines", [](auto& o) -> auto& { return o.baselines; },
-       "so many random cells, the cell of 3x3 convolutions alone and the one that was found are trained "
-       "after the "
-       "search, each for as many epochs as it")
+       "after the search, train this many random cells, the all-3x3 cell and the found cell, each for as "
+       "many epochs as the search")
       .in(at_least(0, 1000))
       .first();
   f.add(
        "score_images", [](auto& o) -> auto& { return o.search.score_images; },
-       "validation images that measure the supernet after an epoch; 0 = all")
+       "number of validation images to score the supernet on after each epoch; 0 = all")
       .in(at_least(0, bounds::examples))
       .by_rule();
   f.add(
        "profile", [](auto& o) -> auto& { return o.profile; },
-       "tell where the time went, by oracle call and by operation")
+       "show where the time went, by oracle call and by operation")
       .is(FieldKind::process);
   f.add(
-       "seed", [](auto& o) -> auto& { return o.search.seed; }, "of everything that is drawn")
+       "seed", [](auto& o) -> auto& { return o.search.seed; }, "random seed for all sampling")
       .by_rule()
       .first();
 }
@@ -328,7 +339,7 @@ void refuse_ignored_settings(SearchJob& o) {
   refuse_unread(view, "method", o.search.method, methods);
   const auto needs = [&](const char* field, const std::string& other, bool there) {
     if (!view.is_given(view.at(field)) || there) return;
-    throw OptionError(fmt::format("{} changes nothing without {}; leave it out, or give that too",
+    throw OptionError(fmt::format("{} has no effect without {}; leave it out, or give both",
                                   named(field, view.words(view.at(field)).front()), other));
   };
   const nas::SearchOptions& s = o.search;

@@ -182,7 +182,7 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
   setup.ranks = batch_ranks(o.batch_norm, setup.tensors, context);
   if (automatic && context.has_other_ranks()) {
     throw OptionError(
-        fmt::format("{} with {} ranks: let one process choose, by {}, and give the ranks what it chose",
+        fmt::format("{} with {} ranks: let one process choose, with {}, and give its choice to the ranks",
                     named("method", "auto"), context.group()->size(), named("epochs", "0")));
   }
   if (!o.benchmark.empty()) setup.benchmark = load_table(o.benchmark, setup.space);

@@ -31,13 +31,14 @@ struct SearchSetup {
 // method, and what was given was given to it. Throws OptionError for what the method would ignore.
 void complete_search(SearchJobOptions& options, const nas::SearchSpace& space, bool chosen);
 
-// On one's own images, of which there may be few: the published defaults are for 25,000, on which alpha takes
+// On your own images, of which there may be few: the published defaults are for 25,000, on which alpha takes
 // hundreds of steps an epoch. Of what was not given, batches become smaller, alpha's rate larger, so that it
 // can go as far in all as there, and the weights go ahead of it by as many steps. What was changed, or
 // nothing.
 std::string scale_to_images(SearchJobOptions& options, int64_t training_images);
 
-// A run goes on as it began, whatever the defaults are now: earlier ones had another method and no guard.
+// A resumed run keeps its options, whatever the defaults are now: earlier ones had another method and no
+// guard.
 void keep_earlier_defaults(SearchJobOptions& options, const StoredRun& run);
 
 // All options have their values afterwards. Images are read where none are handed over.

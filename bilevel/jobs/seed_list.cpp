@@ -13,7 +13,7 @@ constexpr uint64_t longest_range = 1000;
 
 [[noreturn]] void refuse_list() {
   throw std::invalid_argument(
-      fmt::format("must be a list such as 0-2 or 0,3,7, of at most {} in a range", longest_range));
+      fmt::format("must be a list such as 0-2 or 0,3,7, with at most {} seeds in a range", longest_range));
 }
 
 uint64_t seed_of(std::string_view text) {

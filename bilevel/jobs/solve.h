@@ -1,6 +1,6 @@
 #pragma once
-// The job `solve`: one algorithm on one problem known by name, with its history. On a problem or an algorithm
-// of one's own, call solve() of bilevel/algorithms/solve.h.
+// The job `solve`: one algorithm on one problem known by name, with its history. On your own problem or
+// algorithm, call solve() of bilevel/algorithms/solve.h.
 
 #include <string>
 
@@ -34,7 +34,7 @@ struct SolveJobResult {
   Json json = {};           // all of it, as summary.json has it
   JobEnd end = {};
 };
-// Throws OptionError for options that cannot be, RunError for a run that cannot go on.
+// Throws OptionError for options that cannot be, RunError for a run that cannot be resumed.
 SolveJobResult run_solve(SolveJobOptions options, RunContext& context);
 // The same with an algorithm that the registry does not know, made by the caller from options that are
 // complete: the run, its files and its result are those of any other. `reads_inner_rate`: the result names

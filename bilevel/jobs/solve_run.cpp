@@ -52,10 +52,9 @@ SolveState resumed(const RunContext& context, const SolveRun& job, const Checkpo
   const c10::Device device = job.problem.initial_outer(job.options.seed).device();
   SolveState state = take_solve(checkpoint, device);
   const nlohmann::json now = identity(job, state.so_far.state);
-  require_identity(context, checkpoint, {{"identity", now}},
-                   fmt::format("the run was made on other data than are there now ({}): give back the files "
-                               "that it began with",
-                               now.dump()));
+  require_identity(
+      context, checkpoint, {{"identity", now}},
+      fmt::format("the run was started on different data ({}): give it the original files", now.dump()));
   if (job.take) job.take(checkpoint);
   return state;
 }

@@ -1,6 +1,6 @@
 #pragma once
 // solve() as jobs run it: in a RunContext, with metrics, checkpoints, progress, and an end by an interruption
-// that another call goes on from.
+// that another call resumes from.
 
 #include <c10/core/Device.h>
 

@@ -33,7 +33,7 @@ Fields<FeatureFileOptions> table_file_fields(const std::string& heading) {
   f.heading(heading);
   f.add(
        "drop", [](O & o) -> auto& { return o.drop; },
-       "columns of a table to leave out, by name or position; ids are left out without being asked")
+       "columns of a table to leave out, by name or position; ids are left out automatically")
       .first();
   f.add(
       "keep", [](O & o) -> auto& { return o.keep; }, "columns to keep although they look like ids");
@@ -48,14 +48,14 @@ Fields<FeatureFileOptions> dialect_fields(const std::string& heading) {
   f.heading(heading);
   f.add(
        "missing", [](O & o) -> auto& { return o.missing; },
-       "values that a table lacks: error, mean (of the training rows) or drop (their rows)")
+       "missing values in a table: error, mean (of the training rows) or drop (their rows)")
       .one_of({"error", "mean", "drop"})
       .first();
   f.add(
-       "separator", [](O & o) -> auto& { return o.separator; }, "between the fields of a table")
+       "separator", [](O & o) -> auto& { return o.separator; }, "separator between the fields of a table")
       .one_of({"auto", "comma", "semicolon", "tab"});
   f.add(
-       "decimal", [](O & o) -> auto& { return o.decimal; }, "what decimals are written with")
+       "decimal", [](O & o) -> auto& { return o.decimal; }, "decimal mark of the numbers")
       .one_of({"auto", "point", "comma"});
   f.add(
        "header", [](O & o) -> auto& { return o.header; }, "whether a table's first row names its columns")
@@ -69,18 +69,18 @@ Fields<TableChoice> TableChoice::fields(const TableWays& ways) {
   f.heading("tables");
   f.add(
        "by", [](O & o) -> auto& { return o.by; },
-       fmt::format("{} (tables, unless an option of algorithms is given), {}, or auto", ways.table,
+       fmt::format("approach: {} (tables, unless an algorithm's option is given), {}, or auto", ways.table,
                    ways.algorithm))
       .one_of({"auto", ways.table, ways.algorithm})
       .first();
   f.add(
        "folds", [](O & o) -> auto& { return o.folds; },
-       fmt::format("{}: rows are held out in so many parts", named("by", ways.table)))
+       fmt::format("{}: number of parts in which rows are held out", named("by", ways.table)))
       .in(at_least(2, bounds::within_step))
       .of(ways.table);
   f.add(
        "no_standardize", [](O & o) -> auto& { return o.no_standardize; },
-       fmt::format("{}: take the columns' scales as they are", named("by", ways.table)))
+       fmt::format("{}: keep the columns' scales as they are", named("by", ways.table)))
       .of(ways.table);
   return f;
 }
@@ -111,15 +111,15 @@ bool means_table(const OptionsView& options, const TableWays& ways, bool possibl
   const std::string by = options.words(options.at("by")).front();
   if (by == ways.table) {
     if (given.empty()) return true;
-    throw OptionError(fmt::format("{} does not read {}: leave it out, or take {}", named("by", ways.table),
+    throw OptionError(fmt::format("{} does not use {}: leave it out, or use {}", named("by", ways.table),
                                   fmt::join(given, ", "), named("by", ways.algorithm)));
   }
   if (by == "auto" && possible && given.empty()) return true;
   for (const Field& field : options.fields()) {
     if (field.owner != ways.table || !options.is_given(field)) continue;
     throw OptionError(fmt::format(
-        "{} is of {}, and {} {}: leave one of them out", named(field.name), named("by", ways.table),
-        given.empty() ? "what else is given takes" : fmt::format("{} takes", fmt::join(given, ", ")),
+        "{} needs {}, but {} {}: leave one of them out", named(field.name), named("by", ways.table),
+        given.empty() ? "the other options need" : fmt::format("{} needs", fmt::join(given, ", ")),
         named("by", ways.algorithm)));
   }
   return false;
@@ -152,13 +152,13 @@ void refuse_folds(int64_t folds, const Features& train) {
   const int64_t most = std::max(TableChoice{}.folds, TableChoice{}.folds * largest_table / numbers);
   if (folds > most) {
     throw OptionError(fmt::format(
-        "{}: every fold keeps a copy of the table; a table of this size takes at most {}", said, most));
+        "{}: every fold keeps a copy of the table; a table of this size allows at most {}", said, most));
   }
 }
 
 void refuse_folds_beside_valid(int64_t folds) {
   throw OptionError(fmt::format(
-      "{} with {}: rows are held out in folds where there is no validation file; leave one of them out",
+      "{} with {}: rows are held out in folds only if there is no validation file; leave one of them out",
       named("folds", word_of(folds)), named("valid")));
 }
 

@@ -50,7 +50,7 @@ struct TableChoice {
 // of an algorithm.
 bool means_table(const OptionsView& options, const TableWays& ways, bool possible);
 
-// A run from before there was a choice goes on the other way.
+// A run from before there was a choice keeps the other way.
 void keep_earlier_way(OptionsView options, const RunContext& context, const TableWays& ways);
 
 // Whether the dense form of every set, and its scores, are small enough to be held in memory.
@@ -61,7 +61,7 @@ void refuse_folds(int64_t folds, const Features& train);
 
 [[noreturn]] void refuse_folds_beside_valid(int64_t folds);
 
-// Such a job takes seconds and keeps no state: who resumes it repeats it.
+// Such a job takes seconds and keeps no state: resuming it repeats it.
 struct TableInterrupted {};
 // Hooks that tell the progress, and throw TableInterrupted where the context was interrupted.
 TableHooks table_hooks(const RunContext& context, const std::string& job);
@@ -69,7 +69,7 @@ TableHooks table_hooks(const RunContext& context, const std::string& job);
 // The run's last word after that, with its summary in `json`.
 JobEnd end_of_interrupted_table(RunContext& context, Json& json);
 
-// The precision that examples are read in: a table's is double unless somebody asked for another. Of a time
+// The precision that examples are read in: a table's is double unless another was given. Of a time
 // in milliseconds a float keeps two minutes.
 at::ScalarType reading_dtype(const ComputeOptions& compute, bool is_given, bool by_table);
 // For an algorithm, where a table turned out to be none for the other way.

@@ -43,8 +43,8 @@ std::string read_genotype_file(const std::string& path) {
 // its file may move.
 void find_genotype(TrainJobOptions& o) {
   if (o.genotype.empty() == o.genotype_file.empty()) {
-    throw OptionError(fmt::format("train: say which cell by {} or by {}, one of the two",
-                                  named("arch", "TEXT"), named("genotype", "FILE")));
+    throw OptionError(fmt::format("train: name the cell with {} or {}, one of the two", named("arch", "TEXT"),
+                                  named("genotype", "FILE")));
   }
   const std::string file = o.genotype_file;
   if (!file.empty()) {
@@ -65,7 +65,7 @@ void find_genotype(TrainJobOptions& o) {
   o.given.forget(o.genotype_file);
 }
 
-// The recipe of the space where its user said nothing else.
+// The recipe of the space, for all that was not given.
 void complete_training(TrainJobOptions& o) {
   const nas::SpaceKind kind = nas::make_space(o.space).kind;
   TrainJobOptions given = o;
@@ -133,8 +133,8 @@ TrainSetup set_up_training(TrainJobOptions& o, const ImageData* images, const at
 nas::TrainState resumed_training(const TrainSetup& setup, const Checkpoint& checkpoint,
                                  const std::string& batch_norm, const RunContext& context) {
   require_identity(context, checkpoint, {{"data", setup.digest}},
-                   fmt::format("the images or their labels are not those that it began with; give back the "
-                               "same files, or start a new run with {}",
+                   fmt::format("the images or their labels have changed since the run was started; give it "
+                               "the original files, or start a new run with {}",
                                named("out")));
   warn_of_other_norms(batch_norm, checkpoint, context);
   return nas::take_training(checkpoint, *setup.training);

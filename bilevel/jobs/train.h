@@ -24,7 +24,7 @@ struct TrainJobOptions {
   bool imagenet = false;
   ImageDataOptions data = {};
   int64_t train_size = 0;  // 0 = all
-  // What was neither given nor has another value than it begins with here is as in the space's recipe.
+  // Options that were not given and still have these values are those of the space's recipe.
   nas::TrainOptions train = {};
   std::string batch_norm = {};  // global or rank; empty = global on CPUs
   ComputeOptions compute = {};
@@ -42,7 +42,7 @@ struct TrainJobResult {
   Json json = {};                       // all of it, as summary.json has it
   JobEnd end = {};
 };
-// Throws OptionError for options that cannot be, RunError for a run that cannot go on.
+// Throws OptionError for options that cannot be, RunError for a run that cannot be resumed.
 TrainJobResult run_train(TrainJobOptions options, RunContext& context);
 // On images in memory; `options.data` is not read. Without a test set a fifth is held out, as of files.
 TrainJobResult run_train_on(const ImageData& images, TrainJobOptions options, RunContext& context);

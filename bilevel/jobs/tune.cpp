@@ -28,21 +28,21 @@ void mark_given(TuneJobOptions& o) {
   OptionsView(o).mark_changed(OptionsView(defaults));
 }
 
-// False: its dense form is too large, and nobody insists.
+// False: its dense form is too large, and no option insists.
 bool is_for_held_out(const TuneJobOptions& o, const TableSets& sets, const std::string& data) {
   const Features& train = sets.train.features;
   if (is_small_enough({&train, &sets.valid.features, &sets.test.features}, sets.classes)) return true;
   if (o.table.by == "auto" && !o.given(o.table.folds) && !o.table.no_standardize) return false;
-  throw OptionError(fmt::format(
-      "{}: {} has {} rows of {} columns and {} classes, and it takes sets of at most {} numbers, by columns "
-      "and by classes; take {}",
-      named("by", tune_ways().table), data, train.rows(), train.columns(), sets.classes, largest_table,
-      named("by", tune_ways().algorithm)));
+  throw OptionError(
+      fmt::format("{}: {} has {} rows of {} columns and {} classes, and it takes sets of at most {} numbers, "
+                  "by columns and by classes; use {}",
+                  named("by", tune_ways().table), data, train.rows(), train.columns(), sets.classes,
+                  largest_table, named("by", tune_ways().algorithm)));
 }
 
 void require_cpu(const TuneJobOptions& o) {
   if (o.compute.device == "cpu") return;
-  throw OptionError(fmt::format("{}: the closed forms of softmax regression run on the CPU: take {}",
+  throw OptionError(fmt::format("{}: the closed forms of softmax regression run on the CPU: use {}",
                                 named("device", o.compute.device), named("device", "cpu")));
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // The job `tune`: one regulariser per feature for softmax regression, found on examples that it was not
-// fitted to. For another model, solve() a problem of one's own.
+// fitted to. For another model, solve() your own problem.
 
 #include <cstdint>
 #include <map>
@@ -37,7 +37,7 @@ struct TuneSearch {
 };
 
 struct TuneJobResult {
-  std::string by = {};  // the way that was taken
+  std::string by = {};  // held-out or algorithm
   int64_t train_examples = 0, valid_examples = 0, test_examples = 0, nonzeros = 0;
   std::vector<std::string> class_names = {}, feature_names = {};
   std::vector<std::string> group_names = {};  // of each feature, where groups were asked for
@@ -69,9 +69,9 @@ struct TunePenalty {
 std::vector<TunePenalty> ordered_penalties(const TuneJobResult& result);
 
 // Fields that do not have their default values count as given. Throws OptionError for options that cannot be,
-// RunError for a run that cannot go on.
+// RunError for a run that cannot be resumed.
 TuneJobResult run_tune(TuneJobOptions options, RunContext& context);
-// On examples in memory; whatever of the options says where files are is refused.
+// On examples in memory; options that name files or sets are refused.
 TuneJobResult run_tune(TuneJobOptions options, const ExampleSets& data, RunContext& context);
 
 // The problem that a stored run by an algorithm solves, made again from its files.

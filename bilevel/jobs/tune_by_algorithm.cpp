@@ -27,7 +27,7 @@ namespace {
 constexpr int64_t first_rate_steps = 1000;
 constexpr double first_step = 0.5;  // of the regulariser that moves most: exp(x) changes by a factor of 1.6
 
-// Thrown out of a training that was interrupted: what it was for is repeated when the run goes on.
+// Thrown out of a training that was interrupted: what it was for is repeated when the run is resumed.
 struct TrainingInterrupted {};
 
 // Regularisers, and the model that training with them gives.
@@ -160,7 +160,7 @@ std::string kept_untuned_text(const TuneJobResult& result) {
       "lower {} or more {}.",
       search.best_iteration,
       std::isfinite(search.searched_loss) ? fmt::format("{:.4f}", search.searched_loss)
-                                          : std::string("no finite number"),
+                                          : std::string("a value that is not finite"),
       result.baseline.at("valid_loss"), named("outer_rate"), named("inner_steps"));
 }
 
@@ -269,7 +269,7 @@ RunProblem tune_problem(const StoredRun& stored) {
       !std::filesystem::exists(stored.folder + "/checkpoint")) {
     throw OptionError(
         fmt::format("{}: a run of `bilevel tune --by held-out` solves its problems to the end and keeps no "
-                    "point to diagnose; make one with {}",
+                    "point to diagnose; start one with {}",
                     stored.folder, named("by", tune_ways().algorithm)));
   }
   set_tune_defaults(o);

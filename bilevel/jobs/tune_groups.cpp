@@ -22,13 +22,13 @@ std::vector<std::string> read_groups(const std::string& path, size_t expected) {
   LineReader lines(path, largest_groups_file);
   for (std::string_view line; lines.next(line);) {
     if (trimmed(line).empty()) {
-      line_error(path, lines.number(), "the name of a group", "an empty line", "write one name a line");
+      line_error(path, lines.number(), "the name of a group", "an empty line", "write one name per line");
     }
     names.emplace_back(trimmed(line));
   }
   if (names.size() != expected) {
     line_error(path, 0, fmt::format("{} names of groups, one per feature", expected),
-               fmt::format("{}", names.size()), "name the group of every feature in their order, one a line");
+               fmt::format("{}", names.size()), "name the group of every feature, in order, one per line");
   }
   return names;
 }
@@ -51,7 +51,7 @@ FeatureGroups feature_groups(const std::string& rule, const std::vector<std::str
   }
   if (rule == "prefix" && numbers.size() == features.size()) {
     throw OptionError(fmt::format(
-        "{}: no two features have names that agree up to a _ or =; name the groups in a file, one a line",
+        "{}: no two features have names that agree up to a _ or =; name the groups in a file, one per line",
         named("groups", rule)));
   }
   groups.of_column = at::tensor(of_column, at::kLong);

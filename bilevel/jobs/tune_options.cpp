@@ -26,34 +26,34 @@ void add_tune_files(Fields<TuneJobOptions>& f) {
           fmt::format(
               "training examples: svmlight, CSV or TSV with labels inside, or CSV, NPY or IDX with {}",
               named("train_labels")),
-          "numbers or names, one per training example"));
+          "file of the training labels, numbers or names, one per example"));
   f.include(
       [](O & o) -> auto& { return o.files.valid; },
       labelled_file_fields(own_tune_files, "valid",
-                           "validation examples; a part of the training examples if left out",
-                           fmt::format("of {}", named("valid"))));
+                           "validation examples; default: a part of the training examples",
+                           fmt::format("file of the labels of {}", named("valid"))));
   f.include(
       [](O & o) -> auto& { return o.files.test; },
-      labelled_file_fields(own_tune_files, "test", "test examples, which nothing is tuned on",
-                           fmt::format("of {}", named("test"))));
+      labelled_file_fields(own_tune_files, "test", "test examples, on which nothing is tuned",
+                           fmt::format("file of the labels of {}", named("test"))));
   f.add(
        "label_column", [](O & o) -> auto& { return o.files.reading.label_column; },
-       "of a table: first, last, a name of its header, or a position from 0")
+       "label column of a table: first, last, a name in its header, or a position from 0")
       .first();
   f.include(
       [](O & o) -> auto& { return o.files.reading; }, table_file_fields(own_tune_files));
   f.add(
        "features", [](O & o) -> auto& { return o.files.feature_names; },
-       "names of the features, one a line; else those of a table's header")
+       "file of the features' names, one per line; default: those in a table's header")
       .is(FieldKind::place);
   f.add(
        "valid_part", [](O & o) -> auto& { return o.files.valid_part; },
-       fmt::format("of the training examples, without {}", named("valid")))
+       fmt::format("part of the training examples to validate on, without {}", named("valid")))
       .in(between_0_and_1())
       .of(tune_ways().algorithm);
   f.add(
        "bias", [](O & o) -> auto& { return o.files.bias; },
-       "append a column of ones with a regulariser of its own")
+       "append a column of ones with its own regulariser")
       .of(tune_ways().algorithm);
 }
 
@@ -61,17 +61,17 @@ void add_tune_set(Fields<TuneJobOptions>& f) {
   using O = TuneJobOptions;
   f.heading(named_tune_set);
   f.add(
-       "data", [](O & o) -> auto& { return o.data; }, "newsgroups")
+       "data", [](O & o) -> auto& { return o.data; }, "named set: newsgroups")
       .one_of({"newsgroups"})
       .is(FieldKind::place)
       .first();
   f.add(
        "data_dir", [](O & o) -> auto& { return o.data_dir; },
-       "20 Newsgroups by date: its folder or a tar of it")
+       "20 Newsgroups by date: its folder or a tar archive of it")
       .is(FieldKind::place);
   f.add(
        "weights", [](O & o) -> auto& { return o.weights; },
-       "of words: counts, unit (posts of norm 1) or tf-idf")
+       "weights of the words: counts, unit (posts of norm 1) or tf-idf")
       .one_of({"counts", "unit", "tf-idf"});
 }
 
@@ -80,19 +80,19 @@ void add_tune_table(Fields<TuneJobOptions>& f) {
   f.heading("tables");
   f.add(
        "loss", [](O & o) -> auto& { return o.loss; },
-       "cross-entropy for labels that are classes, squared for numbers (ridge regression)")
+       "cross-entropy if the labels are classes, squared if they are numbers (ridge regression)")
       .one_of({"cross-entropy", "squared"})
       .of(tune_ways().table)
       .first();
   f.add(
        "groups", [](O & o) -> auto& { return o.groups; },
-       "one regulariser per group of features: a file with a group's name for each feature, one a line, or "
+       "one regulariser per group of features: a file with a group's name for each feature, one per line, or "
        "prefix: features whose names agree up to the first _ or =")
       .of(tune_ways().table)
       .first();
   f.add(
        "per_class", [](O & o) -> auto& { return o.per_class; },
-       "a regulariser for each class, not one for all")
+       "one regulariser for each class, not one for all")
       .of(tune_ways().table)
       .first();
 }
@@ -132,10 +132,11 @@ const Fields<TuneJobOptions>& TuneJobOptions::fields() {
     f.heading("");
     f.add(
          "top", [](O & o) -> auto& { return o.top; },
-         "how many of the most and the least regularised features to show")
+         "number of the most and the least regularised features to show")
         .in(at_least(0, bounds::within_step));
     f.add(
-         "seed", [](O & o) -> auto& { return o.algorithm.solve.seed; }, "of the split and of the batches")
+         "seed", [](O & o) -> auto& { return o.algorithm.solve.seed; },
+         "random seed for the split and the batches")
         .first();
     f.include(
         [](O & o) -> auto& { return o.compute; }, ComputeOptions::fields());
@@ -151,16 +152,16 @@ void check_tune_sources(TuneJobOptions& o) {
   const bool files = o.given(o.files.train.features);
   const std::string data = named("data", o.data.empty() ? "newsgroups" : o.data);
   if (files == !o.data.empty()) {
-    throw OptionError(files ? fmt::format("{} and {} exclude each other", named("train"), data)
+    throw OptionError(files ? fmt::format("{} and {} cannot be combined", named("train"), data)
                             : fmt::format("there is no data: give {} or {}", named("train", "FILE"), data));
   }
   for_given_tune_fields(o, own_tune_files, {"train", "valid_part"}, [&](const std::string& name) {
     if (files) return;
-    throw OptionError(fmt::format("{} belongs to {}, not to {}", named(name), named("train"), data));
+    throw OptionError(fmt::format("{} needs {}, not {}", named(name), named("train"), data));
   });
   for_given_tune_fields(o, named_tune_set, {"data"}, [&](const std::string& name) {
     if (!files) return;
-    throw OptionError(fmt::format("{} belongs to {}, not to {}", named(name), data, named("train")));
+    throw OptionError(fmt::format("{} needs {}, not {}", named(name), data, named("train")));
   });
   for (const auto& [name, file] : {std::pair{"valid", &o.files.valid}, std::pair{"test", &o.files.test}}) {
     if (o.given(file->labels) && !o.given(file->features)) {
@@ -176,8 +177,8 @@ void check_tune_sources(TuneJobOptions& o) {
 
 void refuse_tune_sources(TuneJobOptions& o) {
   const auto refuse = [](const std::string& name) {
-    throw OptionError(
-        fmt::format("{}: the examples are in memory; leave out what says where they are", named(name)));
+    throw OptionError(fmt::format("{}: the examples are in memory; leave out options that name files or sets",
+                                  named(name)));
   };
   for_given_tune_fields(o, own_tune_files, {"valid_part", "bias"}, refuse);
   for_given_tune_fields(o, named_tune_set, {}, refuse);
@@ -185,7 +186,7 @@ void refuse_tune_sources(TuneJobOptions& o) {
 
 bool wants_table(TuneJobOptions& o, bool has_valid) {
   if (!o.data.empty() && o.table.by == tune_ways().table) {
-    throw OptionError(fmt::format("{} with {}: it is for tables of one's own; leave it out",
+    throw OptionError(fmt::format("{} with {}: it is for your own tables; leave it out",
                                   named("by", tune_ways().table), named("data", o.data)));
   }
   if (!means_table(OptionsView(o), tune_ways(), o.data.empty())) return false;

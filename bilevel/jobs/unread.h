@@ -1,5 +1,5 @@
 #pragma once
-// An option that would be ignored is an error: its user believes that it did something.
+// An option that would be ignored is an error: its user expects it to have an effect.
 
 #include <string>
 #include <vector>

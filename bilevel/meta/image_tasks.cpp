@@ -106,8 +106,7 @@ ImageTasks::ImageTasks(ImageTaskSet set, const TaskShape& shape, uint64_t seed,
       if (set_.images.count(k) < needed) {
         throw std::invalid_argument(
             fmt::format("shots = {} and queries = {}: class {} of {} has {} images, and a task takes {} "
-                        "different ones; ask "
-                        "for fewer, or bring more images of the class",
+                        "different ones; ask for fewer, or bring more images of the class",
                         shape_.shots, shape_.queries, set_.images.names[static_cast<size_t>(k)], set_.name,
                         set_.images.count(k), needed));
       }

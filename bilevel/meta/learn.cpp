@@ -82,8 +82,7 @@ std::string why_learning_failed(const Learner& learner, const LearnState& state,
   const SolveTally solves = tally_of(state.statuses, /*needs_positive=*/true);
   if (at_end ? !solves.most_failed() : !solves.ends_run()) return "";
   return fmt::format(
-      "{}: {} of {} linear solves failed ({}), so that what is learned does not follow the hypergradient: "
-      "take {}",
+      "{}: {} of {} linear solves failed ({}), so what is learned does not follow the hypergradient: take {}",
       learner.options().name, solves.failed, solves.all, statuses_text(state.statuses),
       learner.options().name == "imaml" ? "--curvature gauss-newton or a larger --proximal"
                                         : "a larger --ridge or a smaller --outer-rate");

@@ -86,7 +86,7 @@ LearnState learn_state(const Checkpoint& checkpoint, int64_t outer, c10::Device 
     complete_best(outer, state);
     return state;
   } catch (const std::exception& error) {  // whatever is missing or of another kind
-    throw std::runtime_error(fmt::format("the checkpoint is none of this learner: {}", error.what()));
+    throw std::runtime_error(fmt::format("not a checkpoint of this learner: {}", error.what()));
   }
 }
 

@@ -9,7 +9,7 @@
 namespace bilevel::meta {
 
 void put_learning(Checkpoint& checkpoint, const LearnState& state);
-// Tensors go to `device`. Throws std::runtime_error where the checkpoint is none of a learner with `outer`
+// Tensors go to `device`. Throws std::runtime_error if it is not a checkpoint of a learner with `outer`
 // numbers in x.
 LearnState learn_state(const Checkpoint& checkpoint, int64_t outer, c10::Device device);
 

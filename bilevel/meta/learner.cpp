@@ -76,8 +76,7 @@ void LearnerOptions::validate() const {
   if (truncate > 0 && name != "itd" && name != "hyper-representation") {
     throw std::invalid_argument(
         fmt::format("truncate = {}: {} does not go back through inner steps to what it learns, or learns the "
-                    "start, which "
-                    "truncation cuts off; itd and hyper-representation take it",
+                    "start, which truncation cuts off; itd and hyper-representation take it",
                     truncate, name));
   }
 }

@@ -162,7 +162,7 @@ LearnedModel load_model(const std::string& path) {
   try {
     return learned_of(file.metadata.at("model"), file.tensors);
   } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("{}: is no model of `bilevel learn`: {}", path, error.what()));
+    throw std::runtime_error(fmt::format("{}: is not a model of `bilevel learn`: {}", path, error.what()));
   }
 }
 

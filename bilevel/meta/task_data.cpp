@@ -98,19 +98,18 @@ void TaskDataOptions::validate() const {
   const bool named = is_known_by_name(data);
   const bool table = is_table(data);
   if (!named && !is_folder(data) && !table) {
-    throw std::invalid_argument(fmt::format(
-        "data = {}: must be one of {}, a folder with a subfolder of PNG or JPEG files for each class, or "
-        "a table (CSV, "
-        "TSV, svmlight, NPY or IDX)",
-        data, fmt::join(names, ", ")));
+    throw std::invalid_argument(
+        fmt::format("data = {}: must be one of {}, a folder with a subfolder of PNG or JPEG files for each "
+                    "class, or a table (CSV, TSV, svmlight, NPY or IDX)",
+                    data, fmt::join(names, ", ")));
   }
   if (label_column != "last" && !table) {
-    throw std::invalid_argument(
-        fmt::format("label_column = {}: it is of a table, and {} is none; leave it out", label_column, data));
+    throw std::invalid_argument(fmt::format(
+        "label_column = {}: applies to tables only; {} is not a table; leave it out", label_column, data));
   }
   if (!labels.empty() && !table) {
     throw std::invalid_argument(
-        fmt::format("labels = {}: they are of a table, and {} is none; leave it out", labels, data));
+        fmt::format("labels = {}: apply to tables only; {} is not a table; leave them out", labels, data));
   }
   if (image_size < 0 || image_size > largest_image_side) {
     throw std::invalid_argument(
@@ -118,7 +117,7 @@ void TaskDataOptions::validate() const {
   }
   if (image_size > 0 && are_points(data)) {
     throw std::invalid_argument(
-        fmt::format("image_size = {}: {} are no images; leave it out", image_size, data));
+        fmt::format("image_size = {}: {} are not images; leave it out", image_size, data));
   }
   if (image_size > 0 && data == "fc100" && image_size != 32) {
     throw std::invalid_argument(

@@ -1,6 +1,6 @@
 #pragma once
 // The search loop: epochs of algorithm steps on a supernet, with what people need to see after each, an end
-// before a collapse, and a state that can be saved at any step. The hypergradients and the rules are the
+// before a collapse, and a state that can be saved at any step. The hypergradients and the algorithms are the
 // library's own.
 
 #include <cstdint>
@@ -50,7 +50,7 @@ struct RunningMean {
   double value() const;  // NaN where nothing was added
 };
 
-// Everything that a search goes on from.
+// Everything that is needed to resume a search.
 struct SearchState {
   AlgorithmState algorithm;
   std::map<std::string, int64_t> streams;  // positions
@@ -92,8 +92,8 @@ struct SearchSummary {
   std::vector<std::string> notes;
 };
 
-// A step of alpha of one's own, in place of the method's: made at the start of every epoch, from the options
-// with their schedule and from the rate of the series, where 0 means the weights' rate.
+// A user-defined step of alpha, in place of the method's: made at the start of every epoch, from the options
+// with their schedule and from the linear rate, where 0 means the weights' rate.
 using MakeSearchRule =
     std::function<std::unique_ptr<Algorithm>(const SearchOptions& options, double linear_rate)>;
 
@@ -129,7 +129,7 @@ class Search {
   double dominant_eigenvalue(const SearchState& state, Streams& streams) const;
 
   std::unique_ptr<Algorithm> make_rule(double linear_rate) const;
-  // Nothing where it was interrupted: who goes on selects anew.
+  // nullopt if interrupted; a resumed run selects again.
   std::optional<Genotype> select(const SearchState& state, Oracle& oracle, Streams& streams,
                                  const SearchHooks& hooks);
   Genotype best_of_samples(const SearchState& state, const SearchHooks& hooks) const;

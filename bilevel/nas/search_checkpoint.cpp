@@ -156,7 +156,7 @@ SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space,
     return state;
   } catch (const std::exception& error) {  // whatever is missing or of another kind
     throw std::runtime_error(
-        fmt::format("the checkpoint is none of a search in the space {}: {}", space.name, error.what()));
+        fmt::format("not a checkpoint of a search in space {}: {}", space.name, error.what()));
   }
 }
 

@@ -9,7 +9,7 @@
 namespace bilevel::nas {
 
 void put_search(Checkpoint& checkpoint, const SearchState& state);
-// Tensors go to `device`. Throws std::runtime_error where the checkpoint is none of a search in this space.
+// Tensors go to `device`. Throws std::runtime_error if it is not a checkpoint of a search in this space.
 SearchState search_state(const Checkpoint& checkpoint, const SearchSpace& space, c10::Device device);
 
 // What a search came to, for another process; doubles that are not finite come back as NaN.

@@ -1,10 +1,10 @@
 #pragma once
 // Training of one derived network from scratch: what is left to do with a genotype once a search has found
-// it. No bilevel problem: one gradient a step, by the network's tape where it has one (training_pass.h), else
-// by automatic differentiation.
+// it. No bilevel problem: one gradient in each step, by the network's tape if it has one (training_pass.h), else by
+// automatic differentiation.
 //
-// All that is random is drawn from the seed and the step's number, and a state holds everything else, so that
-// a run that was stopped goes on to the same bits.
+// All random numbers come from the seed and the step's number, and a state holds everything else, so that a
+// stopped run can be resumed to the same bits.
 
 #include <cstdint>
 #include <functional>

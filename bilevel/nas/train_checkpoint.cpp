@@ -63,7 +63,7 @@ TrainState take_training(const Checkpoint& checkpoint, const Training& training)
     CheckpointTake take(checkpoint, start.inner.w.device());
     visit_training(take, state);
   } catch (const std::exception& error) {
-    throw std::runtime_error(fmt::format("the checkpoint is of no training: {}", error.what()));
+    throw std::runtime_error(fmt::format("not a checkpoint of a training run: {}", error.what()));
   }
   require_like("training/w", state.inner.w, start.inner.w);
   require_like("training/statistics", state.statistics, start.statistics);

@@ -133,8 +133,7 @@ CleaningData read_cleaning_files(const CleaningFiles& files) {
     if (path.empty()) {
       throw std::invalid_argument(
           fmt::format("{} is missing: hyper-cleaning on your own data needs train_features, train_labels, "
-                      "valid_features and "
-                      "valid_labels",
+                      "valid_features and valid_labels",
                       option));
     }
   }

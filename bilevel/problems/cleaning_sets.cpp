@@ -39,7 +39,7 @@ std::vector<int64_t> class_labels(const LabelledFeatures& train, int64_t classes
     if (2 * static_cast<int64_t>(values.size()) > train.labels.numel()) {
       throw std::runtime_error(
           fmt::format("{}: expected classes with several examples, found {} different labels in {} examples; "
-                      "is the label column another?",
+                      "is the label column a different one?",
                       train.labels_from, values.size(), train.labels.numel()));
     }
     return values;

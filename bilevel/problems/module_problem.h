@@ -28,7 +28,7 @@ struct ModuleSamples {
 
 class ModuleProblem : public Problem {
  public:
-  // `module`: a module holder (torch::nn::Sequential, or one's own by TORCH_MODULE) or a std::shared_ptr to a
+  // `module`: a module holder (torch::nn::Sequential, or your own by TORCH_MODULE) or a std::shared_ptr to a
   // module. The losses are called with it, x and the batch. Needs <torch/nn/module.h> at the caller's.
   template <typename Holder, typename InnerLoss, typename OuterLoss>
   ModuleProblem(Holder module, InnerLoss inner, OuterLoss outer, Tensor initial_outer,

@@ -23,7 +23,7 @@ struct ProblemOptions {
   bool bias = false;        // append a column of ones, whose weights are regularised like the rest
 };
 
-// What `bilevel check` does on a problem unless it is told otherwise.
+// What `bilevel check` does on a problem by default.
 struct CheckDefaults {
   std::string curvature = "hessian";  // of the implicit estimators and of their reference
   double damping = 0;

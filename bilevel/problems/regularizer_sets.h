@@ -25,7 +25,7 @@ struct RegularizerSets {
   int64_t classes = 0;
   int64_t nonzeros = 0;                    // of all that was given for training, before a split
   std::vector<std::string> class_names;    // what class k stands for: a name, or the label in the file
-  std::vector<std::string> feature_names;  // of the columns; "column 7" where nobody named them
+  std::vector<std::string> feature_names;  // of the columns; "column 7" for unnamed ones
 };
 
 struct RegularizerFileOptions {

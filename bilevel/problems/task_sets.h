@@ -30,8 +30,8 @@ struct TaskSets {
   int64_t classes = 0;
   bool classes_are_tasks = false;
   std::vector<std::string> task_names;
-  std::vector<std::string> class_names;  // empty: nobody named them
-  std::vector<int64_t> clusters;         // the true cluster of every task; empty = nobody knows
+  std::vector<std::string> class_names;  // empty = unnamed
+  std::vector<int64_t> clusters;         // the true cluster of every task; empty = unknown
 
   // Throws std::invalid_argument naming the set and the task for fewer than two tasks, labels or tasks out of
   // range, and a task without training or validation examples; without any of the latter only where they are

@@ -30,7 +30,7 @@ std::vector<double> column(const std::string& path, const std::string& name) {
   return {values.data_ptr<double>(), values.data_ptr<double>() + values.numel()};
 }
 
-// On tables of one's own: a weight is the probability that the label is right.
+// On your own tables: a weight is the probability that the label is right.
 bool is_by_noise_model(const Json& summary) { return text_in(summary, "by") == "noise-model"; }
 std::string trained_on(const Json& summary) {
   if (is_by_noise_model(summary) && text_in(summary, "returned") == "baseline") return "all labels";

@@ -197,7 +197,7 @@ std::optional<double> last_value(const Metrics& metrics, const Measure& measure)
 
 std::string title_of(const std::string& name) {
   static const std::map<std::string, std::string> known{
-      {"direction_norm", "hypergradient norm"},
+      {"direction_norm", "norm of the direction"},
       {"mixed_over_direct", "implicit over direct term"},
       {"eigenvalue", "dominant eigenvalue"},
       {"valid_loss", "validation loss"},
@@ -206,10 +206,10 @@ std::string title_of(const std::string& name) {
       {"train_accuracy", "training accuracy"},
       {"operation_shares", "operations of the cell, shares"},
       {"operation_weights", "operations, mean weights"},
-      {"rate", "learning rate"},
+      {"rate", "rate of the weights"},
       {"f1_wrong", "labels that are wrong"},
       {"f1_replaced", "labels that were replaced"},
-      {"series_rate", "rate of the series"},
+      {"series_rate", "linear rate"},
       {"skips", "skip connections"},
       {"weights", "learned weights"},
       {"regularisers", "learned regularisers"},
@@ -319,7 +319,7 @@ std::vector<CurveGroup> curve_groups(const Metrics& metrics, const std::vector<C
   };
   together("Loss", [](const std::string& name) { return name == "loss" || name.ends_with("_loss"); });
   together("Accuracy in percent", [](const std::string& name) { return is_percent(name); });
-  together("Hypergradient norm", [](const std::string& name) { return name == "direction_norm"; });
+  together("Norm of the direction", [](const std::string& name) { return name == "direction_norm"; });
   together("Error bound", [](const std::string& name) { return contains(name, "bound"); });
   if (!groups.empty() && contains(groups.back().measures.front().name, "error_bound")) {
     groups.back().remark = bound_remark(metrics);

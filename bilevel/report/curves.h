@@ -20,7 +20,7 @@ std::vector<Measure> measures_of(const std::vector<const Metrics*>& runs);
 // The last record that has it; nothing where none has.
 std::optional<double> last_value(const Metrics& metrics, const Measure& measure);
 
-// For people: "outer loss", "hypergradient norm".
+// For people: "outer loss", "norm of the direction".
 std::string title_of(const std::string& name);
 std::string capital(std::string text);  // its first letter
 bool is_percent(std::string_view name);
@@ -39,7 +39,7 @@ std::optional<double> oracle_calls(const Json& line);
 // Above a factor of 20 a scale is logarithmic.
 bool wants_logarithm(double low, double high);
 
-// `first` as they are given, less what the records do not have; then losses, accuracies, hypergradient norms,
+// `first` as they are given, less what the records do not have; then losses, accuracies, norms of directions,
 // error bounds, and every other number that changes. Objects of numbers make a picture each. Measures that
 // never change come back in `constant`.
 std::vector<CurveGroup> curve_groups(const Metrics& metrics, const std::vector<CurveGroup>& first,

@@ -26,9 +26,8 @@ std::string picture_of(const std::string& graph, const std::string& format) {
       run_process({"dot", "-T" + format, "genotype.dot", "-o", "picture"}, folder.path());
   if (!result.found) {
     throw RunError(
-        fmt::format("draw: graphviz's program dot is not here: install it (Debian: apt-get install "
-                    "graphviz), or give {} a "
-                    "name that ends in .dot for the graph as text",
+        fmt::format("draw: graphviz's program dot is not installed: install it (Debian: apt-get install "
+                    "graphviz), or give {} a name that ends in .dot for the graph as text",
                     named("out")));
   }
   if (!result.succeeded()) {

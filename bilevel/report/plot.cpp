@@ -275,19 +275,15 @@ std::vector<std::string> draw_plots(const std::vector<std::string>& scripts) {
 std::string with_dark_colors(std::string svg) {
   // gnuplot writes rgb(r, g, b) with blanks that depend on the digits; the classes are graphviz's.
   constexpr std::string_view style =
-      "<style>"
-      "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif}"
-      ".graph>polygon{fill:none;stroke:none}"
-      "@media(prefers-color-scheme:dark){"
-      "g[fill='rgb(61,68,77)'] text,.edge text,.cluster text{fill:#c9d1d9}"
-      "[stroke='rgb(140, 149, 159)']{stroke:#6e7681}"
-      "[stroke='rgb(208, 215, 222)']{stroke:#30363d}"
-      ".edge [stroke='black']{stroke:#9198a1}.edge polygon[fill='black']{fill:#9198a1}"
-      ".edge [stroke='#1f5f9f']{stroke:#6cb0f5}.edge [fill='#1f5f9f']{fill:#6cb0f5}"
-      ".edge [stroke='#b06a00']{stroke:#e5a84b}.edge [fill='#b06a00']{fill:#e5a84b}"
-      ".edge [stroke='#555555']{stroke:#b1bac4}.edge [fill='#555555']{fill:#b1bac4}"
-      ".cluster polygon{stroke:#484f58}"
-      "}</style>";
+      "<style>text{font-family:system-ui,-apple-system,'Segoe "
+      "UI',Roboto,Helvetica,Arial,sans-serif}.graph>polygon{fill:none;stroke:none}@media(prefers-color-"
+      "scheme:dark){g[fill='rgb(61,68,77)'] text,.edge text,.cluster text{fill:#c9d1d9}[stroke='rgb(140, "
+      "149, 159)']{stroke:#6e7681}[stroke='rgb(208, 215, 222)']{stroke:#30363d}.edge "
+      "[stroke='black']{stroke:#9198a1}.edge polygon[fill='black']{fill:#9198a1}.edge "
+      "[stroke='#1f5f9f']{stroke:#6cb0f5}.edge [fill='#1f5f9f']{fill:#6cb0f5}.edge "
+      "[stroke='#b06a00']{stroke:#e5a84b}.edge [fill='#b06a00']{fill:#e5a84b}.edge "
+      "[stroke='#555555']{stroke:#b1bac4}.edge [fill='#555555']{fill:#b1bac4}.cluster "
+      "polygon{stroke:#484f58}}</style>";
   const size_t root = svg.find("<svg");
   const size_t end = root == std::string::npos ? root : svg.find('>', root);
   if (end != std::string::npos) svg.insert(end + 1, style);

@@ -35,7 +35,7 @@ std::string headlines_html(const JobReport& job) {
 
 std::string callouts(const RunData& run) {
   std::string out;
-  const std::string resume = fmt::format("<p>It can go on: <code>bilevel {} --resume {}</code></p>",
+  const std::string resume = fmt::format("<p>Resume it with <code>bilevel {} --resume {}</code></p>",
                                          escaped(run.facts.command), escaped(shell_word(run.facts.folder)));
   if (run.facts.status == RunStatus::failed) {
     out += fmt::format(
@@ -45,13 +45,13 @@ std::string callouts(const RunData& run) {
     out += fmt::format(
         "<div class=\"callout soft\" role=\"note\"><p><strong>{}</strong> What follows is what had been "
         "recorded by then.</p>{}</div>\n",
-        run.facts.status == RunStatus::killed ? "The process ended without a word." : "It was interrupted.",
+        run.facts.status == RunStatus::killed ? "The process ended without a message."
+                                              : "It was interrupted.",
         resume);
   } else if (run.facts.status == RunStatus::running) {
     out +=
         "<div class=\"callout soft\" role=\"note\"><p>It is still running: this is how it stood when the "
-        "page was "
-        "written.</p></div>\n";
+        "page was written.</p></div>\n";
   }
   for (const std::string& text : run.notes) {
     out += fmt::format("<div class=\"callout soft\" role=\"note\"><p>{}</p></div>\n", escaped(text));
@@ -102,18 +102,18 @@ std::string configuration_html(const RunData& run) {
   }
   std::string out;
   if (given.rows.empty()) {
-    out += "<p>No option was given: everything is as the program comes.</p>\n";
+    out += "<p>No option was given: all have their defaults.</p>\n";
   } else {
-    given.caption = "What was asked for";
+    given.caption = "Options that were given";
     out += html::table(given);
   }
   if (!effective.rows.empty()) {
     out += html::details(fmt::format("All {} options as they were in effect", effective.rows.size()),
                          html::table(effective));
   }
-  out +=
-      fmt::format("<p class=\"remark\">Again with these options: <code>bilevel {} --config {}</code></p>\n",
-                  escaped(run.facts.command), escaped(shell_word(run.facts.folder + "/config.json")));
+  out += fmt::format(
+      "<p class=\"remark\">Run it again with these options: <code>bilevel {} --config {}</code></p>\n",
+      escaped(run.facts.command), escaped(shell_word(run.facts.folder + "/config.json")));
   return out;
 }
 

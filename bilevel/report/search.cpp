@@ -133,8 +133,7 @@ std::string alpha_html(const RunData& run) {
   const std::vector<std::string> drawn = draw_plots(scripts);
   std::string out =
       "<p>The weight of every operation on every edge, softmax of alpha, from the first epoch to the last; "
-      "all "
-      "maps share one scale.</p>\n" +
+      "all maps share one scale.</p>\n" +
       heat_scale_html(low, high) + "<div class=\"grid\">\n";
   for (size_t i = 0; i < maps.size(); ++i) {
     size_t best = 0;
@@ -174,7 +173,7 @@ std::string truth_html(const RunData& run) {
                           short_of ? fmt::format("{:.2f} points", *short_of) : "\u2013"});
   }
   if (table.rows.empty()) return "";
-  return "<p>What the benchmark's table says of the chosen cell, trained in full.</p>\n" + html::table(table);
+  return "<p>The chosen cell in the benchmark's table, trained in full.</p>\n" + html::table(table);
 }
 
 // The genotype as text and its space, of the files or of the last record.
@@ -261,7 +260,7 @@ std::vector<CurveGroup> search_curves(const RunData& run) {
   }
   if (!is_random(run)) groups.push_back(weights);
   groups.push_back(shares);
-  groups.push_back(one("Hypergradient norm", "direction_norm", false, ""));
+  groups.push_back(one("Norm of the direction", "direction_norm", false, ""));
   groups.push_back(one("Dominant eigenvalue", "eigenvalue", false,
                        "Of the validation loss's Hessian in alpha; a steep rise announces a collapse."));
   groups.push_back(one("Implicit over direct term", "mixed_over_direct", false,

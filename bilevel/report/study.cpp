@@ -65,7 +65,7 @@ bool is_number(const std::string& text) {
   return !text.empty() && *end == '\0';
 }
 
-// A number that nobody typed and that every run of a configuration has for itself was measured on what the
+// A number that was not given and that every run of a configuration has for itself was measured on what the
 // seed drew, such as a rate by the data's curvature: it follows from the configuration and does not part it.
 // `parted` are the options that do.
 bool follows_from_the_seed(const std::vector<RunData>& runs, const std::vector<std::string>& parted,

@@ -95,7 +95,7 @@ std::string BlasKernels::warning() const {
   if (!fallback() || own_setting) return {};
   return fmt::format(
       "OpenBLAS runs on its {} kernels, for older processors than this one: matrix products are several "
-      "times slower; set {}={} and start the program again",
+      "times slower; set {}={} and restart the program",
       running, openblas_variable, best);
 }
 

@@ -22,7 +22,7 @@ struct BlasKernels {
   bool own_setting = false;  // `running` is what the user's own OPENBLAS_CORETYPE names
 
   bool fallback() const;        // the kernels in use leave vector instructions of this processor unused
-  std::string warning() const;  // a fallback that nobody asked for, and the way out; empty = none
+  std::string warning() const;  // a fallback that was not requested, and the remedy; empty = none
 };
 BlasKernels blas_kernels();
 

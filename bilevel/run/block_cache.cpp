@@ -21,7 +21,7 @@ namespace {
 #endif
 
 // No `override` on what LibTorch changed between its versions: `allocate` was const and `copy_data` did not
-// exist in 1.13. The version at hand picks what it knows; the rest are functions that nobody calls.
+// exist in 1.13. The version at hand picks what it knows; the rest are functions that are never called.
 class BlockCache final : public c10::Allocator {
  public:
   static BlockCache& instance() {

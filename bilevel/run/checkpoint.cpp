@@ -61,8 +61,8 @@ class FileBeside {
       : path_(path), beside_(fmt::format("{}.tmp-{}", path, ::getpid())) {
     struct ::stat status {};
     if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-      throw std::runtime_error(fmt::format(
-          "{}: something other than a file is there, and would be renamed: give a file's name", path));
+      throw std::runtime_error(
+          fmt::format("{}: exists and is not a file; it would be renamed: give a file's name", path));
     }
     descriptor_ = ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail("create " + beside_);
@@ -343,13 +343,13 @@ void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   try {
     text = header.dump();
   } catch (const json::exception& error) {  // a string that is not UTF-8
-    throw std::invalid_argument(fmt::format("checkpoint: metadata or a name is no text: {}", error.what()));
+    throw std::invalid_argument(
+        fmt::format("checkpoint: metadata or a name is not valid text: {}", error.what()));
   }
   if (static_cast<int64_t>(text.size()) > header_limit) {
-    throw std::invalid_argument(
-        fmt::format("checkpoint: the metadata makes a header of {} bytes: at most {}; store what is long as "
-                    "a tensor",
-                    text.size(), header_limit));
+    throw std::invalid_argument(fmt::format(
+        "checkpoint: the metadata makes a header of {} bytes: at most {}; store long data as a tensor",
+        text.size(), header_limit));
   }
   FileBeside file(path);
   file.write(magic);

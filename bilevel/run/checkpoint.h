@@ -29,7 +29,7 @@ struct Checkpoint {
   // Finite doubles come back exactly; JSON has no others, so that a NaN here is refused when saving.
   nlohmann::json metadata = nlohmann::json::object();
   MachineFacts machine;  // where it was saved; save_checkpoint fills it in by itself
-  std::string warning;   // of load_checkpoint: that this is the one before, and why; empty = all is well
+  std::string warning;   // of load_checkpoint: that this is the previous one, and why; empty = all is well
 };
 
 // Writes beside `path`, waits until the disk has it, and renames; the file that was there stays as
@@ -37,14 +37,14 @@ struct Checkpoint {
 // naming the file and the cause, and std::invalid_argument for what cannot be stored.
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
-// The file at `path`, or the one before where it is missing or damaged, which `warning` then says. Tensors
+// The file at `path`, or the previous one if it is missing or damaged, as `warning` then says. Tensors
 // are on the CPU. Throws std::runtime_error with the file, the offset, what was expected and what was found
 // where neither can be read.
 Checkpoint load_checkpoint(const std::string& path);
 
-// One file, without the one before.
+// One file, without the previous one.
 Checkpoint read_checkpoint(const std::string& path);
 
-std::string previous_checkpoint(const std::string& path);  // where the one before is kept
+std::string previous_checkpoint(const std::string& path);  // where the previous one is kept
 
 }  // namespace bilevel

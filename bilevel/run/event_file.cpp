@@ -111,7 +111,7 @@ void EventFile::picture(const std::string& name, int64_t step, const std::string
   // A PNG begins with its size and kind: signature, length, "IHDR", width, height, depth, colour type.
   constexpr size_t header = 26, with_alpha = 4;
   if (png.size() < header || png.compare(1, 3, "PNG") != 0) {
-    throw std::invalid_argument(fmt::format("{}: picture {}: is no PNG", path_, name));
+    throw std::invalid_argument(fmt::format("{}: picture {}: is not a PNG image", path_, name));
   }
   const std::string_view bytes = png;
   const bool alpha = (static_cast<unsigned char>(png[25]) & with_alpha) != 0;

@@ -1,6 +1,6 @@
 #pragma once
 // A resumable loop (algorithms/resumable.h) in a run: saved into its folder, stopped where the run is
-// interrupted, and resumed only on what it was begun with.
+// interrupted, and resumed only on what it was started with.
 
 #include <functional>
 #include <nlohmann/json.hpp>

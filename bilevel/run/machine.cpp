@@ -83,20 +83,20 @@ std::vector<std::string> differences(const MachineFacts& then, const MachineFact
                                     std::string_view hint) {
     if (before == after) return;
     sentences.push_back(
-        fmt::format("{} was {} and is {} now: bits may differ{}.", what, before, after, hint));
+        fmt::format("{} was {} and is now {}: bits may differ{}.", what, before, after, hint));
   };
   compare(then.version, now.version, "bilevel's version", "");
   compare(then.torch, now.torch, "LibTorch's version", "");
   const std::string kernels_then = kernels_named_in(then.blas), kernels_now = kernels_named_in(now.blas);
   if (without(then.blas, kernels_then) == without(now.blas, kernels_now)) {  // the same library
     compare(kernels_then, kernels_now, "the BLAS's core type",
-            fmt::format("; OPENBLAS_CORETYPE={} brings them back", kernels_then));
+            fmt::format("; OPENBLAS_CORETYPE={} restores them", kernels_then));
   } else {
     compare(then.blas, now.blas, "the BLAS", "");
   }
   compare(then.cpu, now.cpu, "the processor", "");
   compare(then.threads, now.threads, "the number of threads",
-          fmt::format("; --threads {} brings them back", then.threads));
+          fmt::format("; --threads {} restores them", then.threads));
   compare(std::string(then.cuda ? "available" : "missing"), std::string(now.cuda ? "available" : "missing"),
           "CUDA", " unless the run is on the CPU");
   return sentences;

@@ -18,7 +18,7 @@ struct MachineFacts {
 };
 MachineFacts machine_facts();
 
-// One sentence for each difference by which a run that goes on `now` may have other bits than one that had
+// One sentence for each difference by which a run resumed `now` may have other bits than one that had
 // stayed where it was `then`; empty where there is none.
 std::vector<std::string> differences(const MachineFacts& then, const MachineFacts& now);
 

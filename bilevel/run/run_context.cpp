@@ -130,8 +130,8 @@ void RunContext::agree(const std::string& what, const Json& mine) const {
         return named(field, fmt::format("{}", fmt::join(words, ",")));
       };
       throw OptionError(fmt::format(
-          "the ranks have different {}: {} on rank 0 and {} on rank {}; start all of them in the same way",
-          what, text(here), text(there), rank));
+          "the ranks have different {}: {} on rank 0 and {} on rank {}; start all of them the same way", what,
+          text(here), text(there), rank));
     }
   }
 }
@@ -181,8 +181,8 @@ std::optional<Checkpoint> RunContext::load() {
       ranks != checkpoint->metadata.end() && ranks->is_number_integer() ? ranks->get<int>() : 1;
   if (const int now = place_.group ? place_.group->size() : 1; now != ranks_then) {
     warning(fmt::format(
-        "the run was saved by {} rank{} and goes on with {}: sums are added up in another order, so that its "
-        "numbers agree with those of an unbroken run to rounding, not to the same bits",
+        "the run was saved by {} rank{} and is resumed by {}: sums are added in a different order, so its "
+        "numbers agree with those of an uninterrupted run up to rounding, not to the same bits",
         ranks_then, ranks_then == 1 ? "" : "s", now));
   }
   if (!checkpoint->warning.empty()) warning(checkpoint->warning);

@@ -1,7 +1,7 @@
 #pragma once
-// What a job has around it: a folder where its run is kept or none, who is told how far it is, and who may
-// stop it. A context that is made without anything keeps nothing, says nothing and is never interrupted, so
-// that a job can be called from any program.
+// What a job has around it: a folder where its run is kept or none, who is notified of its progress, and who
+// may stop it. A context made without arguments keeps nothing, prints nothing and is never interrupted, so a
+// job can be called from any program.
 //
 // Needs nlohmann-json where it is included.
 
@@ -35,7 +35,7 @@ class RunContext {
     bool keep = false;         // in a folder
     bool tensorboard = false;  // with an event file in it
     std::string out = {};      // its name; runs/JOB-DATE-TIME-SEED by default
-    std::string resume = {};   // a folder to go on in
+    std::string resume = {};   // a folder whose run to resume
     double save_seconds = 10;  // between two checkpoints
     // The processes that do the job together, or none. Rank 0 alone keeps the folder; all of them can read
     // it.
@@ -77,7 +77,7 @@ class RunContext {
   const Place& place() const { return place_; }
   const std::shared_ptr<ProcessGroup>& group() const { return place_.group; }
   bool has_other_ranks() const { return place_.group && place_.group->size() > 1; }
-  // Throws OptionError where a rank has something else than rank 0, naming both.
+  // Throws OptionError if a rank has something other than rank 0, naming both.
   void agree(const std::string& what, const nlohmann::ordered_json& mine) const;
   bool resumes() const { return !place_.resume.empty(); }
   double save_seconds() const { return place_.save_seconds; }
@@ -93,7 +93,7 @@ class RunContext {
   RunFolder& folder() { return *folder_; }
   // Empty where nothing is kept.
   std::string folder_name() const { return folder_ ? folder_->path() : ""; }
-  // Where a resumed run goes on from; warns of a damaged checkpoint and of a machine with other bits.
+  // Where a run is resumed from; warns of a damaged checkpoint and of a machine with other bits.
   std::optional<Checkpoint> load();
 
   // Of the folder, where there is one.

@@ -243,17 +243,19 @@ void make_run_folder(const std::string& folder) {
 RunFolder RunFolder::create(const std::string& folder, const New& run) {
   make_run_folder(folder);
   if (is_run(folder)) {
-    throw OptionError(fmt::format("{}: there is a run in it already; go on with {} or give another folder",
-                                  named("out", folder), named("resume", folder)));
+    throw OptionError(
+        fmt::format("{}: there is a run in it already; resume it with {} or give another folder",
+                    named("out", folder), named("resume", folder)));
   }
   if (!began_a_run(folder + "/config.json")) {
-    throw OptionError(fmt::format(
-        "{}: there is a config.json in it that is not of a run; give another folder", named("out", folder)));
+    throw OptionError(
+        fmt::format("{}: there is a config.json in it that does not belong to a run; give another folder",
+                    named("out", folder)));
   }
   require_no_other_files(folder);
   const int lock = try_lock(folder + "/lock", O_RDWR | O_CREAT);
   if (lock < 0) {
-    throw OptionError(fmt::format("{}: another process works there", named("out", folder)));
+    throw OptionError(fmt::format("{}: another process is using it", named("out", folder)));
   }
   RunFolder result(folder, lock);
   const MachineFacts machine = machine_facts();
@@ -271,7 +273,7 @@ RunFolder RunFolder::resume(const std::string& folder) {
   (void)read_run(folder);  // throws where it is damaged
   const int lock = try_lock(folder + "/lock", O_RDWR | O_CREAT);
   if (lock < 0) {
-    throw RunError(fmt::format("{}: another process works there", named("resume", folder)));
+    throw RunError(fmt::format("{}: another process is using it", named("resume", folder)));
   }
   RunFolder result(folder, lock);
   remove_unfinished(folder);

@@ -1,14 +1,14 @@
 #pragma once
-// The folder of a run: what was asked for, where it runs, how it went so far, and where it goes on from.
+// The folder of a run: its options, where it runs, how it went so far, and where it is resumed from.
 // Every file is either whole or not there, and a process killed at any time leaves a folder that can be read,
 // shown and resumed.
 //
-//     run.json       which command, since when, on what machine, and how it stands
+//     run.json       which command, since when, on what machine, and its status
 //     config.json    the options, which `--config` takes again
 //     metrics.jsonl  one line a record, appended as it runs
-//     checkpoint     where it goes on from (run/checkpoint.h), and checkpoint.previous
-//     events.out.tfevents.bilevel  the records for TensorBoard, where they were asked for (run/event_file.h)
-//     summary.json   what came out
+//     checkpoint     where it is resumed from (run/checkpoint.h), and checkpoint.previous
+//     events.out.tfevents.bilevel  the records for TensorBoard, if requested (run/event_file.h)
+//     summary.json   the result
 //     lock           held by the process that works here
 //
 // Needs nlohmann-json where it is included.
@@ -34,7 +34,7 @@ enum class RunStatus {
   finished,
   interrupted,  // by a signal, with its state saved
   failed,       // the message says why; the last good state is saved
-  killed,       // nobody works there, and nobody said goodbye
+  killed,       // marked as running, but no process holds the lock
 };
 std::string_view name_of(RunStatus status);
 
@@ -80,7 +80,7 @@ class RunFolder {
   };
   // Makes the folder and those above it. Throws std::invalid_argument if it holds a run or other files.
   static RunFolder create(const std::string& folder, const New& run);
-  // Goes on in a folder that has one. Throws std::runtime_error where another process works there.
+  // Resumes in a folder that has one. Throws std::runtime_error if another process is using it.
   static RunFolder resume(const std::string& folder);
 
   RunFolder(RunFolder&&) noexcept;
@@ -91,7 +91,7 @@ class RunFolder {
   const std::string& path() const { return folder_; }
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
 
-  // From now on records go to an event file too. A resumed folder that has one goes on with it unasked.
+  // From now on records go to an event file too. A resumed folder that has one continues it by default.
   void write_events();
   bool has_events() const { return events_ != nullptr; }
   void picture(const std::string& name, int64_t step, const std::string& png);  // to the event file
@@ -99,7 +99,7 @@ class RunFolder {
   void record(const nlohmann::ordered_json& line);  // appended to metrics.jsonl, at once
   void save(Checkpoint checkpoint);                 // with the place that metrics.jsonl has reached
   // The last good checkpoint, or none where the run was killed before its first; metrics.jsonl is cut back to
-  // what it had then, so that records come once. Its `warning` says where the one before had to serve.
+  // what it had then, so that records come once. Its `warning` says so if the previous one was used.
   std::optional<Checkpoint> load();
 
   // The last word. A summary of null leaves the one that is there.

@@ -209,8 +209,7 @@ SolveState take_solve(const Checkpoint& checkpoint, c10::Device device) {
   } catch (const std::exception& error) {
     throw std::runtime_error(
         fmt::format("checkpoint: the part 'solve' is missing or of another kind ({}); was it written by "
-                    "another program or "
-                    "another version?",
+                    "another program or another version?",
                     error.what()));
   }
   return state;

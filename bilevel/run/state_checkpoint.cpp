@@ -164,7 +164,7 @@ void take_streams(const Checkpoint& checkpoint, Streams& streams) {
   const auto same = [](const char* name, auto stored, auto now) {
     if (stored == now) return;
     throw std::runtime_error(
-        fmt::format("checkpoint: it was made with {} = {}, but this run has {}: the batches would be others",
+        fmt::format("checkpoint: it was made with {} = {}, but this run has {}: the batches would differ",
                     name, stored, now));
   };
   same("seed", value_of<uint64_t>(part, "seed"), streams.root_seed());
@@ -174,9 +174,9 @@ void take_streams(const Checkpoint& checkpoint, Streams& streams) {
   same("outer_batch", value_of<int64_t>(part, "outer_batch"), streams.options().outer_batch);
   const auto positions = value_of<std::map<std::string, int64_t>>(part, "positions");
   for (const auto& [name, position] : positions) {
-    if (position < 0) refuse(fmt::format("stream '{}' stands at {}, below 0", name, position));
+    if (position < 0) refuse(fmt::format("stream '{}' is at {}, below 0", name, position));
     if (position > last_position) {
-      refuse(fmt::format("stream '{}' stands at {}, where no run can be", name, position));
+      refuse(fmt::format("stream '{}' is at {}, which no run can reach", name, position));
     }
   }
   streams.seek(positions);

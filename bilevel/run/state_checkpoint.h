@@ -1,5 +1,5 @@
 #pragma once
-// What a run goes on from, in a checkpoint and out of it again, bit for bit: an algorithm's state, the
+// What a run is resumed from, in a checkpoint and out of it again, bit for bit: an algorithm's state, the
 // positions of its streams, and what it has cost. Each has its own names in the checkpoint, so that a program
 // can put in more of its own beside them.
 

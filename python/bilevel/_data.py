@@ -59,7 +59,7 @@ def _vector(name: str, values: Any) -> Any:
     if vector.ndim == 2 and vector.shape[1] == 1:
         vector = vector[:, 0]
     if vector.ndim != 1:
-        raise ValueError(f"{name} must be a vector, one label an example, but has shape {vector.shape}")
+        raise ValueError(f"{name} must be a vector, one label for each example, but has shape {vector.shape}")
     return vector
 
 
@@ -176,7 +176,7 @@ def _targets(part: str, vector: Any, classes: Classes | None) -> torch.Tensor:
 
 
 def tasks(keywords: dict[str, Any]) -> dict[str, Any] | None:
-    """The same with train_tasks and so on: which task an example belongs to."""
+    """The same with train_tasks and so on: the task of each example."""
     in_memory = any(
         keywords.get(name) is not None and not is_path(keywords[name])
         for part in ("train", "valid", "test") for name in (part, f"{part}_labels", f"{part}_tasks")

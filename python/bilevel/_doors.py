@@ -1,4 +1,4 @@
-"""Estimators and algorithms of one's own. Both see x and w as flat vectors."""
+"""User-defined estimators and algorithms. Both see x and w as flat vectors."""
 
 from __future__ import annotations
 

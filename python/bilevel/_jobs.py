@@ -20,7 +20,7 @@ TABLES = _core.tables()
 # What a function takes beside its table's fields: where a run is kept, and who hears of it.
 PLACE = {
     "out": "folder to keep the run in; None = nothing is kept",
-    "resume": "goes on with what was stopped in this folder, to the same bits",
+    "resume": "resume the run in this folder; the results are the same bits",
     "save_every": "seconds between two checkpoints; 10 by default",
 }
 PROGRESS = "True: a line on stderr; a function: is called with a dict of job, step, total, loss and text"
@@ -114,7 +114,7 @@ def _run(job: str, keywords: dict[str, Any], x: Any = None, w: Any = None) -> Re
         values["labels"] = classes
     result = Result(job, values)
     if values["status"] == "interrupted":
-        saved = f"; the state is saved: go on with resume={values['folder']!r}" if values["folder"] else ""
+        saved = f"; state saved. Resume with resume={values['folder']!r}" if values["folder"] else ""
         raise Interrupted(f"{job}() was stopped{saved}", result)
     if values["status"] == "failed":
         raise RunFailed(values.get("message", f"{job}() ended badly"), result)
@@ -183,18 +183,18 @@ SUMMARIES = {
     "solve": "Runs one algorithm on a problem. Gives x, w, outer_loss, counts and the history.",
     "check": "Compares hypergradient estimators with the exact answer on a problem.",
     "compare": "Runs several algorithms on one problem with the same budget.",
-    "diagnose": "How a problem's inner curvature looks, what each estimator would cost, and which one to take.",
+    "diagnose": "Measures a problem's inner curvature and what each estimator would cost, and recommends one.",
     "clean": "Finds wrong labels in a training set. Arrays or paths: train, train_labels and so on.",
     "tune": "Finds one regulariser per feature of softmax regression. Arrays or paths: train, train_labels and so on.",
-    "interact": "Learns how strongly tasks should pull at each other. Arrays or paths: train, train_labels, train_tasks.",
-    "search": "Searches a network for images: a set's name, a path, or an array of bytes with labels.",
+    "interact": "Learns how strongly tasks should influence each other. Arrays or paths: train, train_labels, train_tasks.",
+    "search": "Searches for the architecture of an image network: a set's name, a path, or an array of bytes with labels.",
     "train": "Trains a cell's network from scratch and tests it, on images as search() takes them.",
     "learn": "Learns across few-shot tasks.",
-    "adapt": "Uses what learn() learned on a few images of one's own.",
+    "adapt": "Uses what learn() learned on a few images of your own.",
     "predict": "Uses the model of a finished run, or of an exported file, on new data: an array, a frame or a path.",
     "export": "Writes the model of a finished run for other programs: npz, torchscript or onnx.",
     "count": "Counts parameters and multiply-adds of cells.",
-    "query": "What trained cells reached, from the tables of NAS-Bench-201 and NAS-Bench-101.",
+    "query": "Looks up the accuracies of trained cells in the tables of NAS-Bench-201 and NAS-Bench-101.",
 }
 
 # Parameters that may be given by position, in order.

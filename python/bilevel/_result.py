@@ -12,7 +12,7 @@ import torch
 
 
 class BilevelWarning(RuntimeWarning):
-    """What a job wants to be known, though it goes on."""
+    """A warning from a job that continues."""
 
 
 class Result(Mapping[str, Any]):

@@ -135,7 +135,7 @@ class OwnEstimator(unittest.TestCase):
 
         known = Quadratic()
         bilevel.hypergradient(known.problem(), method=Keeps())
-        with self.assertRaisesRegex(RuntimeError, "lent for the time of one call"):
+        with self.assertRaisesRegex(RuntimeError, "valid only during one call"):
             kept[0].outer_gradients(known.x, known.w)
 
     def test_a_wrong_shape_is_named(self) -> None:

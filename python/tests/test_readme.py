@@ -1,4 +1,4 @@
-"""The Python of README.md and of docs/coming-from.md runs as it stands there and does what it says."""
+"""The Python of README.md, docs/python.md and docs/coming-from.md runs as printed and does what the text says."""
 
 from __future__ import annotations
 
@@ -25,20 +25,27 @@ def run(block: str) -> dict:
     return names
 
 
+def blocks(document: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (SOURCE / document).read_text(encoding="utf-8"), re.DOTALL)
+
+
 class Readme(unittest.TestCase):
-    def setUp(self) -> None:
-        self.blocks = re.findall(r"```python\n(.*?)```", (SOURCE / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    def test_it_has_one_example(self) -> None:
+        self.assertEqual(len(blocks("README.md")), 1)
 
     def test_cleaning_finds_the_mistakes(self) -> None:
-        names = run(self.blocks[0])
+        names = run(blocks("README.md")[0])
         suspects = set(names["result"].suspects)
         self.assertGreaterEqual(len(suspects & set(range(15))), 13)
         self.assertLessEqual(len(suspects), 20)
         self.assertLess(names["result"].weights[:15].mean().item(), 0.2)
 
+
+class PythonPage(unittest.TestCase):
     def test_tuning_lowers_the_validation_loss(self) -> None:
-        names = run(self.blocks[1])
-        untuned = run(self.blocks[1].replace("outer_rate=0.1", "outer_rate=1e-9"))
+        (block,) = (block for block in blocks("docs/python.md") if block.startswith("import bilevel\nimport torch\n"))
+        names = run(block)
+        untuned = run(block.replace("outer_rate=0.1", "outer_rate=1e-9"))
         self.assertLess(names["result"].outer_loss, 0.95 * untuned["result"].outer_loss)
         with torch.no_grad():
             loss = (names["net"](names["valid"]) - names["clean"]).square().mean().item()

@@ -155,7 +155,7 @@ class Solve(unittest.TestCase):
             result = bilevel.solve(known.problem(metrics=_slow), resume=f"{folder}/run")
             self.assertEqual(result.iterations, 20)
             self.assertTrue(torch.equal(whole.x, result.x))
-            with self.assertRaisesRegex(ValueError, "resume = .* with iterations: a run goes on as it began"):
+            with self.assertRaisesRegex(ValueError, "resume = .* with iterations: a resumed run keeps its options"):
                 bilevel.solve(known.problem(), resume=f"{folder}/run", iterations=30)
 
 
@@ -217,16 +217,16 @@ class OwnAlgorithm(unittest.TestCase):
                 return torch.zeros_like(request.x)
 
         cases = [
-            (dict(algorithm=self.Alternating(), terms=3), "terms changes nothing for alternating: give it to alternating when it is made"),
-            (dict(algorithm=self.Alternating(), inner_steps=3), "inner_steps changes nothing for alternating"),
-            (dict(algorithm=self.Alternating(), method="cg"), "method changes nothing for alternating"),
-            (dict(algorithm=self.Alternating(), accuracy=0.1), "accuracy = 0.1 changes nothing without method = auto"),
-            (dict(algorithm=self.Alternating(), on_failure="backtrack"), "on_failure = backtrack: alternating is of one's own"),
+            (dict(algorithm=self.Alternating(), terms=3), "terms has no effect with alternating: give it to alternating when it is made"),
+            (dict(algorithm=self.Alternating(), inner_steps=3), "inner_steps has no effect with alternating"),
+            (dict(algorithm=self.Alternating(), method="cg"), "method has no effect with alternating"),
+            (dict(algorithm=self.Alternating(), accuracy=0.1), "accuracy = 0.1 has no effect without method = auto"),
+            (dict(algorithm=self.Alternating(), on_failure="backtrack"), "on_failure = backtrack: alternating is user-defined"),
             (dict(algorithm=self.Alternating(), outer_optimizer="adam", outer_momentum=0.5), "outer_momentum changes nothing"),
-            (dict(algorithm=WithoutRate(), inner_rate=0.1), "inner_rate changes nothing for without-rate"),
-            (dict(method=Mine(), terms=3), "terms changes nothing for mine"),
-            (dict(method=Mine(), inner_momentum=0.5), "inner_momentum changes nothing for double-loop"),
-            (dict(method=Mine(), algorithm="soba"), "algorithm = soba does not take an estimator of one's own"),
+            (dict(algorithm=WithoutRate(), inner_rate=0.1), "inner_rate has no effect with without-rate"),
+            (dict(method=Mine(), terms=3), "terms has no effect with mine"),
+            (dict(method=Mine(), inner_momentum=0.5), "inner_momentum has no effect with double-loop"),
+            (dict(method=Mine(), algorithm="soba"), "algorithm = soba does not take a user-defined estimator"),
         ]
         for given, words in cases:
             with self.subTest(words=words), self.assertRaisesRegex(ValueError, words):

@@ -53,7 +53,7 @@ TEST(LinearSolves, a_run_too_short_to_be_ended_by_them_fails_at_its_end) {
   EXPECT_EQ(s.reason, StopReason::failed);
   EXPECT_EQ(s.statuses.at("diverged"), 3);
   EXPECT_EQ(s.state.iteration, 3);
-  EXPECT_THAT(s.message, HasSubstr("3 of 3 linear solves failed (all of the run: 3 diverged)"));
+  EXPECT_THAT(s.message, HasSubstr("3 of 3 linear solves failed (in the whole run: 3 diverged)"));
   ASSERT_EQ(s.failures.size(), 1U);
   EXPECT_EQ(s.failures[0].repair, "none");
 }

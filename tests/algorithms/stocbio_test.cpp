@@ -104,7 +104,7 @@ TEST(Stocbio, misuse_names_the_option_and_the_bound) {
   StocbioOptions options = small_stocbio();
   options.strong_convexity = 1.5 / options.linear_rate;
   EXPECT_THAT(message([&] { Stocbio{options}; }),
-              AllOf(HasSubstr("strong_convexity"), HasSubstr("below 1 / rate")));
+              AllOf(HasSubstr("strong_convexity"), HasSubstr("below 1 / linear rate")));
   options = small_stocbio();
   options.terms = -1;
   EXPECT_THAT(message([&] { Stocbio{options}; }), AllOf(HasSubstr("terms = -1"), HasSubstr("at least 0")));

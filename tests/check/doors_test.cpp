@@ -165,7 +165,7 @@ TEST(OwnEstimator, is_diagnosed_and_may_be_recommended) {
   EXPECT_EQ(inverse.counts.hessian, 0);
   const MethodDiagnosis& half = d.methods.back();
   EXPECT_NEAR(half.error, 0.5, 0.01);
-  EXPECT_EQ(half.note, "nothing that was tried reaches the accuracy");
+  EXPECT_EQ(half.note, "no K that was tried reaches the accuracy");
   EXPECT_EQ(d.recommendation.method, "known-inverse");
   EXPECT_THAT(d.recommendation.sentence, HasSubstr("Take known-inverse after T = "));
 }
@@ -227,7 +227,7 @@ TEST(OwnAlgorithm, that_is_made_already_is_run_as_it_is) {
   EXPECT_THAT(message([&] { compare_algorithms(Bowl(), options); }), HasSubstr("`make` or `as_it_is`"));
   options.own = {{.make = make_follower()}, {.make = make_follower()}};
   EXPECT_THAT(message([&] { compare_algorithms(Bowl(), options); }),
-              HasSubstr("follower stands there twice"));
+              HasSubstr("algorithm follower is listed twice"));
 }
 
 // An outer rate above 2 diverges on the bowl; each repair makes the algorithm again at a lower one.

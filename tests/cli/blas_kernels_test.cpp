@@ -67,7 +67,7 @@ TEST_F(BlasKernelsTest, the_program_finds_the_kernels_of_its_processor) {
 
 TEST_F(BlasKernelsTest, the_users_own_choice_is_left_alone) {
   const Variable own("OPENBLAS_CORETYPE", "Prescott");
-  EXPECT_THAT(version(), AllOf(HasSubstr("BLAS kernels Prescott, as OPENBLAS_CORETYPE says; this processor "
+  EXPECT_THAT(version(), AllOf(HasSubstr("BLAS kernels Prescott, as set by OPENBLAS_CORETYPE; this processor "
                                          "can run " +
                                          blas_kernels().best + "\n"),
                                Not(HasSubstr("warning"))));
@@ -82,7 +82,7 @@ TEST_F(BlasKernelsTest, a_second_start_that_did_not_help_warns_instead_of_trying
   const std::string warning =
       "warning: OpenBLAS runs on its Prescott kernels, for older processors than "
       "this one: matrix products are several times slower; set OPENBLAS_CORETYPE=" +
-      blas_kernels().best + " and start the program again\n";
+      blas_kernels().best + " and restart the program\n";
   const Output run = run_by_shell("check --problem quadratic --quiet");
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_EQ(run.err, warning);
@@ -115,7 +115,7 @@ TEST_F(BlasKernelsTest, a_run_knows_its_kernels_and_one_resumed_on_others_says_s
   const Output resumed = run_by_shell("solve --quiet --resume " + run);
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_THAT(resumed.err, AllOf(HasSubstr("warning: the BLAS's core type was Prescott and is "),
-                                 HasSubstr("bits may differ; OPENBLAS_CORETYPE=Prescott brings them back")));
+                                 HasSubstr("bits may differ; OPENBLAS_CORETYPE=Prescott restores them")));
   EXPECT_NE(json::parse(read_text(run + "/run.json")).at("machine").at("kernels"), "Prescott");
 }
 

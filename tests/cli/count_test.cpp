@@ -90,7 +90,7 @@ TEST(Count, RandomCellsAreThoseOfTheSeed) {
 
 TEST(Count, BadOptionsAreNamed) {
   const std::pair<std::string, const char*> cases[] = {
-      {"", "--arch TEXT or --file FILE, or how many by --random N"},
+      {"", "--arch TEXT or --file FILE, or give a number with --random N"},
       {"--random -1", "--random -1: must be at least 0"},
       {"--space nasbench301 --arch " + all_conv, "nasbench301"},
       {"--space darts --channels 7 --arch " + darts_cell, "--channels 7: must be even"},

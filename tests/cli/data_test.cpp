@@ -95,7 +95,7 @@ TEST(DataShow, ReadsCifar100AsItsArchiveUnpacks) {
   std::filesystem::resize_file(folder / "cifar-100-binary/test.bin", 30739999);
   const Output cut = run_program("data show --data cifar100 --data-dir '" + folder / "" + "'");
   EXPECT_EQ(cut.exit_code, 1);
-  EXPECT_THAT(cut.err, HasSubstr("is not whole: test.bin has 30739999 bytes, expected 30740000"));
+  EXPECT_THAT(cut.err, HasSubstr("is incomplete: test.bin has 30739999 bytes, expected 30740000"));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // The field tables of all commands, whatever commands there are: options -> JSON -> options, every field a
-// flag in
-// --help-all and a row of docs/options.md, wrong values refused by name.
+// flag in --help-all and a row of docs/options.md, wrong values refused by name.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <CLI/CLI.hpp>

@@ -166,7 +166,7 @@ TEST_F(Interact, OnesOwnTasksAreLearnedByHeldOutRows) {
     return output.err;
   };
   EXPECT_THAT(error(files + "--by held-out --patience 3"),
-              HasSubstr("--by held-out does not read --patience"));
+              HasSubstr("--by held-out does not use --patience"));
   EXPECT_THAT(error(files + "--folds 3 --iterations 3"), HasSubstr("--folds is of --by held-out"));
   EXPECT_THAT(error(files + "--folds 3 --valid '" + test + "'"), HasSubstr("--folds 3 with --valid"));
   EXPECT_THAT(error("--by held-out --train '" + train + "'"), HasSubstr("--task-column"));
@@ -227,7 +227,7 @@ TEST_F(Interact, PrintsTheMatrixAndThreeAccuracies) {
 
 TEST_F(Interact, OptionsThatDoNotFitAreNamed) {
   const std::string train = "--train '" + file("a.csv", "1,0.5,0\n1,0.25,1\n2,1,0\n2,-1,1\n") + "' ";
-  EXPECT_THAT(refusal(train + "--data synthetic", 2), HasSubstr("exclude each other"));
+  EXPECT_THAT(refusal(train + "--data synthetic", 2), HasSubstr("cannot be combined"));
   EXPECT_THAT(refusal(train + "--tasks 4 --noise 1", 2),
               AllOf(HasSubstr("--tasks, --noise"), HasSubstr("--train")));
   EXPECT_THAT(refusal("--task-column shop", 2),

@@ -125,9 +125,9 @@ TEST(OptionDocs, OneCommandCanBeAskedFor) {
   EXPECT_THAT(doc("options.md"), HasSubstr(one.out));
   const Output none = run_program("help cuont --markdown");
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_THAT(none.err, HasSubstr("help --markdown takes one command or none, not 'cuont'"));
+  EXPECT_THAT(none.err, HasSubstr("help --markdown takes at most one command, not 'cuont'"));
   EXPECT_THAT(run_program("help cuont --man").err,
-              HasSubstr("help --man takes one command or none, not 'cuont'"));
+              HasSubstr("help --man takes at most one command, not 'cuont'"));
 }
 
 }  // namespace

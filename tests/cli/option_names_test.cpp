@@ -54,7 +54,7 @@ TEST(MistypedOptions, areNamedInTheOrderInWhichTheyWereTyped) {
   EXPECT_EQ(refusal("solve --problm ridge --zzzzzzzz 3 --iteratons 5", 2),
             "bilevel: option --problm is unknown; did you mean --problem?; option --zzzzzzzz is unknown; "
             "option --iteratons is unknown; did you mean --iterations?");
-  EXPECT_EQ(refusal("solve ridge --iterations 5", 2), "bilevel: 'ridge': no option stands before it");
+  EXPECT_EQ(refusal("solve ridge --iterations 5", 2), "bilevel: 'ridge': no option precedes it");
 }
 
 TEST(MissingFiles, areNamedByTheirOption) {

@@ -102,7 +102,7 @@ TEST(Progress, AMissingGnuplotIsSaidAsAsked) {
   const Output silent = run_program(small + folder / "silent --log-level error");
   ::setenv("PATH", path.c_str(), 1);
   EXPECT_EQ(warned.exit_code, 0) << warned.err;
-  EXPECT_THAT(warned.err, HasSubstr("gnuplot is not here"));
+  EXPECT_THAT(warned.err, HasSubstr("gnuplot is not installed"));
   EXPECT_EQ(silent.exit_code, 0) << silent.err;
   EXPECT_THAT(silent.err, IsEmpty());
 }

@@ -84,7 +84,7 @@ TEST_F(Query, ReadsAFileOfGenotypes) {
   EXPECT_THAT(bad.err, AllOf(HasSubstr("bad.txt: line 2"), HasSubstr("position 7: expected '|'")));
   EXPECT_THAT(bad.out, IsEmpty());
   put("empty.txt", "\n# nothing\n");
-  EXPECT_THAT(query("--file '" + folder_ / "empty.txt" + "'").err, HasSubstr("no genotype is in it"));
+  EXPECT_THAT(query("--file '" + folder_ / "empty.txt" + "'").err, HasSubstr("it has no genotype"));
 }
 
 TEST_F(Query, AnswersByHash) {
@@ -118,7 +118,8 @@ TEST_F(Query, SaysWhatIsWrong) {
   EXPECT_THAT(refused("--best 2 --by flops"), HasSubstr("'flops' is no accuracy"));
   EXPECT_THAT(refused("--best 0"), HasSubstr("--best 0: must be at least 1"));
   EXPECT_THAT(refused("--best 1 --arch '" + none + "'"), HasSubstr("stands without --arch"));
-  EXPECT_THAT(refused("--by cifar10_test --arch '" + none + "'"), HasSubstr("--by: says what --best"));
+  EXPECT_THAT(refused("--by cifar10_test --arch '" + none + "'"),
+              HasSubstr("--by selects the column for --best"));
   EXPECT_THAT(refused("--hash 00"), HasSubstr("only NAS-Bench-101"));
   EXPECT_THAT(refused("--space nasbench301 --arch x"), HasSubstr("search space 'nasbench301' is unknown"));
   EXPECT_THAT(run_program("query --best 1 --benchmark /nowhere.csv").err, HasSubstr("/nowhere.csv"));

@@ -131,7 +131,7 @@ TEST_F(ReportTest, PagesHoldWhatTheRunsMade) {
   expect_well_made(of_ridge);
   EXPECT_THAT(of_ridge, AllOf(HasSubstr("Outer loss went from 6.078 to "), HasSubstr("in 40 steps")));
   if (plots) {
-    EXPECT_THAT(of_ridge, AllOf(HasSubstr("Hypergradient norm"), HasSubstr("id=\"learned\"")));
+    EXPECT_THAT(of_ridge, AllOf(HasSubstr("Norm of the direction"), HasSubstr("id=\"learned\"")));
   }
 
   const Output both = run_program("report " + ridge + " " + soba);

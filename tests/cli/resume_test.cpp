@@ -118,7 +118,7 @@ TEST_F(ResumeTest, OnlyTheValuesInUseMayBeSaidAgain) {
   const json whole = run_json(learn + " --out " + run);
   kill_late(run);
   EXPECT_THAT(refusal(resume + " --outer-rate 0.001 --inner-rate 0.1", 2),
-              AllOf(HasSubstr("--inner-rate"), HasSubstr("--outer-rate"), HasSubstr("as it began")));
+              AllOf(HasSubstr("--inner-rate"), HasSubstr("--outer-rate"), HasSubstr("keeps its options")));
   const json again = run_json(resume + " --outer-rate 0.003 --inner-rate 0.05");
   EXPECT_EQ(again.at("test_loss"), whole.at("test_loss"));
 }

@@ -99,7 +99,7 @@ TEST_F(RunsTest, AConfigThatCannotBeTakenIsNamedWithItsOption) {
       {"typo.toml", "--iteratoins"},
       {"broken.json",
        ": expected JSON: line 1, column 16: unexpected end of input; expected '[', "
-       "'{', or a literal; correct the file, or begin with a copy of a run's "
+       "'{', or a literal; correct the file, or start from a copy of a run's "
        "config.json"},
       {"list.json", "expected an object of options"},
       {"empty.toml", "line 2: `problem =` has no value; write one"},
@@ -129,7 +129,7 @@ TEST_F(RunsTest, ResumeTakesOnlyARunOfItsCommandAsItBegan) {
   EXPECT_THAT(refused("solve --resume " + run + " --out " + folder_ / "b", 2).err,
               HasSubstr("its own folder"));
   EXPECT_THAT(refused("solve --resume " + run + " --iterations 20", 2).err,
-              AllOf(HasSubstr("with --iterations"), HasSubstr("as it began"), HasSubstr("--config")));
+              AllOf(HasSubstr("with --iterations"), HasSubstr("keeps its options"), HasSubstr("--config")));
 
   const Output finished = run_program("solve --json --resume " + run);
   EXPECT_EQ(finished.exit_code, 0);
@@ -220,7 +220,7 @@ TEST_F(RunsTest, ALongRunInAPipeSaysHowFarItIs) {
       folder_ / "run");
   EXPECT_EQ(output.exit_code, 0) << output.err;
   EXPECT_THAT(output.err, ::testing::ContainsRegex(
-                              "solve: [0-9]+/1000000000, [0-9.]+ a second, loss .*, hypergradient .*left\n"));
+                              "solve: [0-9]+/1000000000, [0-9.]+ a second, loss .*, direction .*left\n"));
   EXPECT_THAT(output.err, Not(HasSubstr("\r")));
   EXPECT_LE(std::count(output.err.begin(), output.err.end(), '\n'), 2);
 }
@@ -291,7 +291,7 @@ TEST_F(RunsTest, RunsAreListedAndShown) {
               AllOf(HasSubstr("bilevel solve, finished"), HasSubstr("options that were given"),
                     HasSubstr("last record"), HasSubstr("summary")));
   EXPECT_THAT(run_program("show " + folder_ / "runs/deeper/b").out,
-              HasSubstr("it can go on: bilevel solve --resume " + folder_ / "runs/deeper/b"));
+              HasSubstr("resume it with: bilevel solve --resume " + folder_ / "runs/deeper/b"));
   EXPECT_THAT(refused("show " + folder_ / "runs/damaged", 1).err, HasSubstr("damaged/run.json"));
   EXPECT_THAT(refused("show --json " + folder_ / "runs", 2).err, HasSubstr("there is no run.json"));
 }

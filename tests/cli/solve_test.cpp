@@ -181,12 +181,12 @@ TEST(Compare, TheYardstickIsNamedInTheTextTheJsonAndTheFiles) {
                                     " --out " + (folder / "solved"));
   EXPECT_EQ(solved.exit_code, 0) << solved.err;
   EXPECT_THAT(solved.out,
-              AllOf(HasSubstr("yardstick of every row: f(x, w*(x)), the inner problem solved to 1e-08"),
+              AllOf(HasSubstr("every row is measured by f(x, w*(x)), with the inner problem solved to 1e-08"),
                     HasSubstr("           f(x, w*(x))        |its gradient|\n")));
   EXPECT_THAT(read_text(folder / "solved/runs.csv"), HasSubstr(",\"f(x, w*(x))\","));
   const Output own = run_program("compare --problem mlp --algorithms itd,f2sa" + arguments);
   EXPECT_EQ(own.exit_code, 0) << own.err;
-  EXPECT_THAT(own.out, AllOf(HasSubstr("yardstick of every row: f(x, w) at the algorithm's own w"),
+  EXPECT_THAT(own.out, AllOf(HasSubstr("every row is measured by f(x, w) at the algorithm's own w"),
                              HasSubstr("           own f(x, w)"), Not(HasSubstr("gradient|"))));
   const json report = run_json("compare --problem mlp --algorithms itd,f2sa" + arguments);
   EXPECT_EQ(report.at("yardstick"), "own f(x, w)");
@@ -213,7 +213,7 @@ TEST(Compare, RefusalsNameTheOption) {
     EXPECT_EQ(output.exit_code, 2) << arguments;
     return output.err;
   };
-  EXPECT_THAT(error("--algorithms aid-cg,aid-cg"), HasSubstr("aid-cg stands there twice"));
+  EXPECT_THAT(error("--algorithms aid-cg,aid-cg"), HasSubstr("algorithm aid-cg is listed twice"));
   EXPECT_THAT(error("--algorithms aid-cg,nobody"), HasSubstr("'nobody'"));
   EXPECT_THAT(error("--algorithms aid-cg --seeds 3-1"), HasSubstr("--seeds 3-1"));
   EXPECT_THAT(error("--algorithms aid-cg --seeds 1,x"), HasSubstr("--seeds 1,x"));

@@ -152,7 +152,7 @@ TEST_F(TableJobs, CleanWorksWithoutTrustedRowsAndWarns) {
 
 TEST_F(TableJobs, OptionsThatTheWayWouldIgnoreAreRefused) {
   EXPECT_THAT(refusal(tuned() + "--by held-out --inner-steps 3"),
-              HasSubstr("--by held-out does not read --inner-steps"));
+              HasSubstr("--by held-out does not use --inner-steps"));
   EXPECT_THAT(refusal(tuned() + "--folds 3 --algorithm aid-cg"),
               HasSubstr("--folds is of --by held-out, and --algorithm takes --by algorithm"));
   EXPECT_THAT(refusal(tuned() + "--folds 3 --valid '" + valid_ + "'"), HasSubstr("--folds 3 with --valid"));
@@ -160,7 +160,7 @@ TEST_F(TableJobs, OptionsThatTheWayWouldIgnoreAreRefused) {
   EXPECT_THAT(refusal("tune --data newsgroups --by held-out"),
               HasSubstr("--by held-out with --data newsgroups"));
   EXPECT_THAT(refusal(cleaned() + "--by noise-model --threshold -2"),
-              HasSubstr("--by noise-model does not read --threshold"));
+              HasSubstr("--by noise-model does not use --threshold"));
   EXPECT_THAT(refusal(cleaned() + "--by noise-model --device cuda"),
               HasSubstr("--by noise-model runs on the CPU"));
   EXPECT_THAT(refusal(cleaned() + "--no-standardize --by weights"),

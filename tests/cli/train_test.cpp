@@ -157,12 +157,12 @@ TEST_F(TrainTest, ResumeRefusesOtherWordsAndOtherImages) {
   put(out + "/run.json", facts.dump());
   std::filesystem::remove(folder_ / "cell.txt");
   EXPECT_THAT(refusal("--epochs 4 --resume " + out),
-              AllOf(HasSubstr("with --epochs"), HasSubstr("as it began")));
+              AllOf(HasSubstr("with --epochs"), HasSubstr("keeps its options")));
   EXPECT_THAT(refusal("--resume " + folder_ / "nowhere", 1), HasSubstr("there is no run.json"));
   const std::string labels = read_text(folder_ / "train.labels");
   put(folder_ / "train.labels", idx({200}, at::arange(200).add(1).remainder(4)));
   EXPECT_THAT(refusal("--resume " + out, 1),
-              HasSubstr("the images or their labels are not those that it began with"));
+              HasSubstr("the images or their labels have changed since the run was started"));
   put(folder_ / "train.labels", labels);
   const Output again =
       run_program("train --quiet --json --epochs 1 --resume " + out);  // the same words may be said

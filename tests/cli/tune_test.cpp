@@ -260,7 +260,7 @@ TEST_F(Tune, PrintsNamesAndBothModels) {
 
 TEST_F(Tune, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal("", 2), HasSubstr("--train FILE or --data newsgroups"));
-  EXPECT_THAT(refusal(files() + "--data newsgroups", 2), HasSubstr("exclude each other"));
+  EXPECT_THAT(refusal(files() + "--data newsgroups", 2), HasSubstr("cannot be combined"));
   EXPECT_THAT(refusal("--data newsgroups --test '" + test_ + "'", 2), HasSubstr("--test belongs to --train"));
   EXPECT_THAT(refusal("--data newsgroups --data-dir /nowhere", 1), HasSubstr("/nowhere"));
   EXPECT_THAT(refusal(files() + "--weights counts", 2), HasSubstr("--weights belongs to --data"));

@@ -55,7 +55,7 @@ TEST(Cifar, NamesEveryFileThatIsMissingOrCutShort) {
   };
   EXPECT_THAT(
       said("cifar10"),
-      HasSubstr("cifar10 is not here: no data_batch_1.bin of 30730000 bytes in " + folder.at("cifar10") +
+      HasSubstr("cifar10 was not found: no data_batch_1.bin of 30730000 bytes in " + folder.at("cifar10") +
                 ", " + folder.path() + ", " + folder.at("cifar-10-batches-bin") +
                 "; fetch it with: bilevel data get cifar10 --to " + folder.path() +
                 ", or unpack the authors' cifar-10-binary.tar.gz in " + folder.path()));
@@ -64,7 +64,7 @@ TEST(Cifar, NamesEveryFileThatIsMissingOrCutShort) {
   ASSERT_EQ(::unlink(folder.at("cifar-10-batches-bin/test_batch.bin").c_str()), 0);
   EXPECT_THAT(said("cifar10"),
               AllOf(HasSubstr("cifar10 in " + folder.at("cifar-10-batches-bin") +
-                              " is not whole: data_batch_3.bin has 5 bytes, expected 30730000; "
+                              " is incomplete: data_batch_3.bin has 5 bytes, expected 30730000; "
                               "test_batch.bin is missing, expected 30730000 bytes; fetch it"),
                     Not(HasSubstr("data_batch_1"))));
 }

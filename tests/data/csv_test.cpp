@@ -140,12 +140,12 @@ TEST_F(Csv, TellsWaysOfWritingATableApart) {
   expect("a,b,y\n1,inf,0\n", "line 2: expected a finite number in column 1 ('b'), found 'inf'", "not finite",
          last);
   expect("a;b;y\n1,5;2;0\n2,5;2.5;1\n", "line 3: expected a finite number in column 1 ('b'), found '2.5'",
-         "decimals of this file are written with a comma, and this one with a point",
+         "decimals in this file are written with a comma, and this one with a point",
          {.decimal = ',', .label_column = "last"});
   // Numbers where classes are wanted: a table without labels, or the targets of a regression.
   expect("a,b,y\n1,2,3.5\n2,3,4.5\n",
          "line 2: expected a whole number as label in column 2 ('y'), found '3.5'",
-         "choose another column by --label-column; targets of a regression are not classes", last);
+         "choose another column with --label-column; targets of a regression are not classes", last);
   // What only looks like another way is read.
   EXPECT_THAT(read("\"a;b\",c d\n1,2\n").names, ElementsAre("a;b", "c d"));
   EXPECT_THAT(read("\xef\xbb\xbfx,y\n1,2\n").names, ElementsAre("x", "y"));

@@ -179,7 +179,7 @@ TEST(FeatureFiles, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(refusal(folder.put("x.idx", idx({2, 2}, "abcd"))), HasSubstr("a file of labels"));
   EXPECT_THAT(refusal(folder.put("y.idx", idx({2}, "ab")), labels), HasSubstr("swapped"));
   EXPECT_THAT(refusal(good, folder.put("wide", "1,0\n0,1\n")),
-              AllOf(HasSubstr("one label a line"), HasSubstr("2 columns")));
+              AllOf(HasSubstr("one label per line"), HasSubstr("2 columns")));
   EXPECT_THAT(refusal(good, folder.put("three", "1\n0\n1\n")),
               AllOf(HasSubstr("2 labels"), HasSubstr("found 3")));
   write_npy(folder.at("nan.npy"),

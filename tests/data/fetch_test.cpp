@@ -159,7 +159,7 @@ TEST_F(Fetch, RefusesFoldersThatItCannotUse) {
   const int other = ::open(folder_.at("to/here/small").c_str(), O_RDONLY | O_DIRECTORY);
   ASSERT_GE(other, 0);
   ASSERT_EQ(::flock(other, LOCK_EX), 0);
-  EXPECT_THAT(message(), HasSubstr("another fetch is at work"));
+  EXPECT_THAT(message(), HasSubstr("another fetch is running"));
   ::close(other);
 }
 

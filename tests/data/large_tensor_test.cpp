@@ -70,7 +70,7 @@ void expect_the_same_mapped(const std::function<Tensor()>& read) {
   Tensor mapped = read();
   EXPECT_TRUE(has_a_file_behind_it(mapped));
   EXPECT_TRUE(at::equal(mapped, in_memory));
-  mapped.zero_();  // a copy of one's own
+  mapped.zero_();  // a copy of its own
   EXPECT_TRUE(at::equal(read(), in_memory));
 }
 

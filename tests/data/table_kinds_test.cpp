@@ -150,7 +150,7 @@ TEST_F(TableKinds, TrueAndFalseAreNumbersWhereTheTrainingFileHasNumbers) {
                                   train + " has numbers there"));
   for (const std::string mixed : {"flag,size,y\nTrue,5,0\n0,6,1\n", "flag,size,y\n0,5,0\nTrue,6,1\n"}) {
     EXPECT_THAT(message_of([&] { second(mixed); }),
-                HasSubstr("line 3: expected numbers alone or True and False alone in column 0 ('flag')"));
+                HasSubstr("line 3: expected only numbers, or only True and False, in column 0 ('flag')"));
   }
 }
 
@@ -273,7 +273,7 @@ TEST_F(TableKinds, TheSchemaGoesThroughJsonAndReadsNewRows) {
 TEST_F(TableKinds, OptionsOfTablesAreRefusedForOtherFiles) {
   const std::string svm = folder_.put("a.svm", "1 1:1\n-1 2:1\n");
   EXPECT_THAT(message_of<std::invalid_argument>([&] { read_files({svm}, {.missing = "mean"}); }),
-              HasSubstr("missing: it is for tables (CSV, TSV), and " + svm + " is none"));
+              HasSubstr("missing: applies to tables (CSV, TSV) only; " + svm + " is not a table"));
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ TEST_F(KeptNorms, one_process_goes_on_with_what_ranks_began_and_says_what_change
   const SearchJobResult result = run_search(o, context);
   EXPECT_EQ(result.end.status, RunStatus::finished);
   EXPECT_THAT(warnings,
-              Contains(HasSubstr("batch norm sees another part of every batch on 1 rank than on 2")));
+              Contains(HasSubstr("batch norm sees a different part of every batch on 1 rank than on 2")));
 }
 
 // What the rule chose then holds, whatever it would choose now.
@@ -86,7 +86,7 @@ TEST_F(KeptNorms, a_rule_s_choice_is_kept) {
   RunContext context({.keep = true, .resume = folder / "run"},
                      {.warning = [&](const std::string& text) { warnings.push_back(text); }});
   run_search(o, context);
-  EXPECT_THAT(warnings, Contains(HasSubstr("batch norm sees another part of every batch")));
+  EXPECT_THAT(warnings, Contains(HasSubstr("batch norm sees a different part of every batch")));
 }
 
 TEST_F(KeptNorms, a_run_with_norms_of_ranks_can_be_diagnosed) {

@@ -134,8 +134,8 @@ TEST(Ranks, commands_that_do_not_divide_their_work_are_refused) {
   EXPECT_EQ(output.exit_code, 2);
   EXPECT_THAT(
       output.err,
-      HasSubstr("bilevel launch started 2 processes of `bilevel check`, each of which would do the "
-                "whole of it: only solve, clean, tune, interact, search, train, learn, compare, reproduce "
+      HasSubstr("bilevel launch started 2 processes of `bilevel check`, each of which would do all "
+                "the work: only solve, clean, tune, interact, search, train, learn, compare, reproduce "
                 "divide their work; start one process"));
 }
 
@@ -143,9 +143,10 @@ TEST(Ranks, options_of_a_group_are_refused_without_one) {
   NEEDS_PROGRAM();
   const Output output = run_by_shell("solve --problem ridge --timeout 3");
   EXPECT_EQ(output.exit_code, 2);
-  EXPECT_EQ(output.err,
-            "bilevel: --timeout: this process is alone; start several by `bilevel launch`, mpirun, srun or "
-            "torchrun\n");
+  EXPECT_EQ(
+      output.err,
+      "bilevel: --timeout: there is only one process; start several with `bilevel launch`, mpirun, srun or "
+      "torchrun\n");
 }
 
 TEST(Ranks, budgets_in_seconds_and_automatic_methods_are_refused) {
@@ -204,7 +205,7 @@ TEST(Ranks, different_options_are_named) {
                                   "solve --problem ridge --seed 4 --threads 1");
   EXPECT_EQ(output.exit_code, 2);
   EXPECT_THAT(output.err, HasSubstr("the ranks have different options: --seed 3 on rank 0 and --seed 4 on "
-                                    "rank 1; start all of them in the same way"));
+                                    "rank 1; start all of them the same way"));
   EXPECT_EQ(output.err.find("different options"), output.err.rfind("different options")) << output.err;
 }
 
@@ -273,8 +274,8 @@ TEST_P(Faults, of_one_rank_end_all_and_leave_a_run_that_goes_on) {
   EXPECT_THAT(
       read_text(errors),
       HasSubstr(
-          "the run was saved by 3 ranks and goes on with 2: sums are added up in another order, so that its "
-          "numbers agree with those of an unbroken run to rounding, not to the same bits"));
+          "the run was saved by 3 ranks and is resumed by 2: sums are added in a different order, so its "
+          "numbers agree with those of an uninterrupted run up to rounding, not to the same bits"));
 }
 INSTANTIATE_TEST_SUITE_P(By, Faults, ::testing::Values(SIGKILL, SIGSTOP),
                          [](const auto& row) { return row.param == SIGKILL ? "SIGKILL" : "SIGSTOP"; });

@@ -77,7 +77,7 @@ class SearchFaults : public ::testing::Test {
       return !between_two_names && now > saved;
     })) << read_text(errors);
     EXPECT_EQ(on.end(SIGTERM), 130 << 8) << read_text(errors);
-    EXPECT_THAT(read_text(errors), HasSubstr("saved by 3 ranks and goes on with 2"));
+    EXPECT_THAT(read_text(errors), HasSubstr("saved by 3 ranks and is resumed by 2"));
     EXPECT_EQ(read_run(run).status, RunStatus::interrupted);
     // Every epoch that was recorded before is there again: the last ones may have been after the checkpoint,
     // and are made again to rounding.

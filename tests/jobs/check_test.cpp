@@ -125,7 +125,7 @@ TEST(CheckJob, RefusesWhatWouldBeIgnoredOrCannotBe) {
   CheckJobOptions unread = check_on("ridge");
   unread.given.set(unread.check.methods, std::vector<std::string>{"reverse"});
   unread.given.set(unread.check.settings.terms, int64_t{3});
-  EXPECT_EQ(refusal(unread), "--terms changes nothing for --methods reverse: leave it out");
+  EXPECT_EQ(refusal(unread), "--terms has no effect with --methods reverse; leave it out");
   CheckJobOptions learned = check_on("learned-rate");
   learned.given.set(learned.check.inner.rate, 0.1);
   EXPECT_EQ(refusal(learned),

@@ -118,7 +118,7 @@ TEST(CleanJob, WhatIsSetCountsAsGiven) {
   CleanJobOptions both = by_weights();
   both.table.by = "noise-model";
   EXPECT_EQ(refusal(both, sets),
-            "by = noise-model does not read inner_steps, iterations, final_steps: leave it out, or take by = "
+            "by = noise-model does not use inner_steps, iterations, final_steps: leave it out, or use by = "
             "weights");
   CleanJobOptions folds = by_weights();
   folds.table.folds = 3;
@@ -129,7 +129,7 @@ TEST(CleanJob, WhatIsSetCountsAsGiven) {
   CleanJobOptions with_file = plain_options();
   with_file.files.train.features = "train.csv";
   EXPECT_EQ(refusal(with_file, sets),
-            "train: the examples are in memory; leave out what says where they are");
+            "train: the examples are in memory; leave out options that name files or sets");
   EXPECT_EQ(refusal(by_weights(), {.train = sets.train}),
             "by = weights needs validation examples whose labels are right");
 }

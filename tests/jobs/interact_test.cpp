@@ -67,10 +67,10 @@ TEST(InteractJob, MadeUpTasksAndTheSameInMemoryGiveTheSameBits) {
 TEST(InteractJob, WhatDoesNotGoTogetherIsRefused) {
   InteractJobOptions options = on_made_up_tasks();
   options.files.train.examples.features = "train.csv";
-  EXPECT_EQ(
-      interact_refusal(options),
-      "tasks, clusters, features, test_examples: of made-up tasks; the files of train are taken as they "
-      "are");
+  EXPECT_EQ(interact_refusal(options),
+            "tasks, clusters, features, test_examples: applies to made-up tasks only; the files of train are "
+            "used as they "
+            "are");
   options = interact_options();
   options.files.bias = true;
   EXPECT_EQ(interact_refusal(options), "bias: train is missing");

@@ -308,7 +308,7 @@ TEST(SearchJob, WhatAMethodDoesNotReadIsRefusedByName) {
       "out");
   EXPECT_EQ(refusal("darts", "momentum", "0.5"), "");
   EXPECT_EQ(refusal("darts", "stop_ratio", "0.5"),
-            "--stop-ratio 0.5 changes nothing without --stop eigenvalue; leave it out, or give that too");
+            "--stop-ratio 0.5 has no effect without --stop eigenvalue; leave it out, or give both");
 }
 
 TEST(SearchJob, EveryOptionThatAMethodReadsIsAField) {

@@ -58,7 +58,7 @@ TEST(SolveJob, AProblemOfOnesOwnPassesInPlaceOfAName) {
     (void)run_solve(options, by_door);
     FAIL() << "its types are its own";
   } catch (const OptionError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("a problem of one's own does not take dtype"));
+    EXPECT_THAT(error.what(), testing::HasSubstr("a user-defined problem does not take dtype"));
   }
 }
 

@@ -86,17 +86,17 @@ TEST(TuneJob, WhatIsSetCountsAsGiven) {
   TuneJobOptions both = tune_by_algorithm_options();
   both.table.by = "held-out";
   EXPECT_EQ(tune_refusal(both, sets),
-            "by = held-out does not read iterations: leave it out, or take by = algorithm");
+            "by = held-out does not use iterations: leave it out, or use by = algorithm");
   TuneJobOptions folds = tune_options();
   folds.table.folds = 3;
   EXPECT_EQ(
       tune_refusal(folds, sets),
-      "folds = 3 with valid: rows are held out in folds where there is no validation file; leave one of "
+      "folds = 3 with valid: rows are held out in folds only if there is no validation file; leave one of "
       "them out");
   TuneJobOptions with_file = tune_options();
   with_file.data = "newsgroups";
   EXPECT_EQ(tune_refusal(with_file, sets),
-            "data: the examples are in memory; leave out what says where they are");
+            "data: the examples are in memory; leave out options that name files or sets");
 }
 
 TEST(TuneJob, AnInterruptedRunGoesOnToTheSameBits) {

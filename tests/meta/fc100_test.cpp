@@ -97,7 +97,7 @@ TEST_F(Fc100, names_what_is_wrong) {
                     HasSubstr("cifar-100-binary.tar.gz")));
   folder_.put("empty/note", "");
   EXPECT_THAT(message<std::runtime_error>([&] { meta::read_fc100(folder_.at("empty")); }),
-              AllOf(HasSubstr("cifar100 is not here"), HasSubstr("cifar-100-binary.tar.gz")));
+              AllOf(HasSubstr("cifar100 was not found"), HasSubstr("cifar-100-binary.tar.gz")));
   const ImageTaskSet one = meta::read_fc100(train, folder_.put("test.bin", record(0, 20, 7)));
   EXPECT_THAT(message([&] {
                 ImageTasks(one, {5, 1, 15}, 0, at::kFloat);

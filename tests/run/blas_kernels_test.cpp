@@ -64,8 +64,8 @@ TEST(BlasKernels, another_core_type_means_other_bits) {
   then.blas = "OpenBLAS 0.3.21 DYNAMIC_ARCH Prescott MAX_THREADS=128";
   now.blas = "OpenBLAS 0.3.21 DYNAMIC_ARCH Cooperlake MAX_THREADS=128";
   EXPECT_THAT(differences(then, now),
-              ::testing::ElementsAre("the BLAS's core type was Prescott and is Cooperlake now: bits may "
-                                     "differ; OPENBLAS_CORETYPE=Prescott brings them back."));
+              ::testing::ElementsAre("the BLAS's core type was Prescott and is now Cooperlake: bits may "
+                                     "differ; OPENBLAS_CORETYPE=Prescott restores them."));
   then.blas = "OpenBLAS 0.3.13 DYNAMIC_ARCH Prescott MAX_THREADS=128";
   EXPECT_THAT(differences(then, now), ::testing::ElementsAre(HasSubstr("the BLAS was OpenBLAS 0.3.13")));
 }

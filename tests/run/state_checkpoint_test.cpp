@@ -171,7 +171,7 @@ TEST(StateCheckpoint, another_runs_checkpoint_is_refused_with_the_difference) {
   EXPECT_THAT(spoilt([](Checkpoint& c) { c.metadata["streams"]["positions"]["inner/steps"] = -1; }),
               HasSubstr("below 0"));
   EXPECT_THAT(spoilt([](Checkpoint& c) { c.metadata["streams"]["positions"]["inner/steps"] = INT64_MAX; }),
-              HasSubstr("where no run can be"));
+              HasSubstr("which no run can reach"));
 }
 
 // A device without values stands for a GPU here: it shows what goes where.
