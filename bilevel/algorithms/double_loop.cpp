@@ -75,7 +75,7 @@ IterationSummary DoubleLoop::advance(Oracle& oracle, AlgorithmState& state, Stre
   return {.direction = estimate.value,
           .outer_loss = estimate.outer_loss,
           .status = estimate.status,
-          .needs_positive = estimator_->name() == "cg" || estimator_->name() == "fixed-point",
+          .needs_positive = estimator_->needs_positive_curvature(),
           .direct = estimate.direct,
           .bound = estimate.bound};
 }

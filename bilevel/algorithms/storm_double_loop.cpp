@@ -107,7 +107,7 @@ IterationSummary StormDoubleLoop::advance(Oracle& oracle, AlgorithmState& state,
   return {.direction = state.memory.at("momentum"),
           .outer_loss = newest.outer_loss,
           .status = status,
-          .needs_positive = estimator_->name() == "cg" || estimator_->name() == "fixed-point"};
+          .needs_positive = estimator_->needs_positive_curvature()};
 }
 
 }  // namespace bilevel

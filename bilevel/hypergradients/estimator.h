@@ -70,6 +70,9 @@ class HypergradientEstimator {
   virtual std::optional<int64_t> terms() const { return std::nullopt; }
   // Which states of a trajectory of `steps` steps it needs: t stands for the state before step t.
   virtual std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const;
+  // True: where the curvature is not positive its solve ends before it has an answer, so that the status
+  // negative_curvature is a failure. False: what it computes there is what it was asked for.
+  virtual bool needs_positive_curvature() const { return false; }
 
   // Checks the request, computes, and adds counts, seconds and the verdict on finiteness.
   Hypergradient estimate(Oracle& oracle, const HypergradientRequest& request) const;

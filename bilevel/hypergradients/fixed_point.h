@@ -20,6 +20,7 @@ class FixedPointEstimator : public HypergradientEstimator {
   std::string_view name() const override { return "fixed-point"; }
   bool implicit() const override { return true; }
   std::optional<int64_t> terms() const override { return options_.steps; }
+  bool needs_positive_curvature() const override { return true; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

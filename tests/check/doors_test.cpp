@@ -79,6 +79,26 @@ class HalfReverse : public HypergradientEstimator {
   }
 };
 
+// Ends every solve where a curvature is not positive, whatever is solved, and may say that it needs one.
+class Indefinite : public HypergradientEstimator {
+ public:
+  explicit Indefinite(bool needs_positive) : needs_positive_(needs_positive) {}
+  std::string_view name() const override { return "indefinite"; }
+  bool implicit() const override { return true; }
+  bool needs_positive_curvature() const override { return needs_positive_; }
+
+ private:
+  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override {
+    return implicit_hypergradient(oracle, request, {}, [](CurvatureProducts&, const Tensor& p) {
+      LinearResult result;
+      result.solution = p / Bowl().curvatures;
+      result.status = Status::negative_curvature;
+      return result;
+    });
+  }
+  bool needs_positive_;
+};
+
 // Plain steps of x along df/dx at the exact w*(x) = x, which on the bowl is the hypergradient's own part.
 class Follower : public Algorithm {
  public:
@@ -176,6 +196,20 @@ TEST(OwnEstimator, runs_in_a_double_loop) {
                         std::make_unique<KnownInverse>());
   const SolveSummary summary = solve(bowl, loop, {.iterations = 60});
   EXPECT_LT(length(summary.state.x - 1), 1e-6);
+}
+
+TEST(OwnEstimator, that_needs_positive_curvature_ends_a_run_without_it) {
+  const Bowl bowl;
+  const DoubleLoopOptions options{.inner = {.steps = 20, .rate = 0.2}, .outer = {.rate = 0.5}};
+  const DoubleLoop needs_it(options, std::make_unique<Indefinite>(true));
+  const SolveSummary failed = solve(bowl, needs_it, {.iterations = 60});
+  EXPECT_EQ(failed.reason, StopReason::failed);
+  EXPECT_LT(failed.state.iteration, 60);
+  EXPECT_THAT(failed.message, HasSubstr("linear solves failed"));
+  const DoubleLoop does_not(options, std::make_unique<Indefinite>(false));
+  const SolveSummary done = solve(bowl, does_not, {.iterations = 60});
+  EXPECT_EQ(done.reason, StopReason::iterations);
+  EXPECT_EQ(done.statuses.at("negative_curvature"), 60);
 }
 
 CompareOptions on_bowl() {
