@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <limits>
 #include <stdexcept>
 
 #include "bilevel/core/finite.h"
@@ -13,6 +14,10 @@ namespace bilevel {
 
 std::vector<int64_t> HypergradientEstimator::keeps(int64_t /*steps*/, int64_t /*state_bytes*/) const {
   return {};
+}
+
+double HypergradientEstimator::theory(const TheoryInputs& /*inputs*/) const {
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 Hypergradient HypergradientEstimator::estimate(Oracle& oracle, const HypergradientRequest& request) const {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -148,6 +149,11 @@ Hypergradient implicit_hypergradient(Oracle& oracle, const HypergradientRequest&
   result.relative_residual = linear.relative_residual;
   result.bytes_kept = linear.vectors_kept * static_cast<int64_t>(outer.w.nbytes());
   return result;
+}
+
+double series_theory(const TheoryInputs& in, double rate, int64_t summands) {
+  if (in.mu <= 0 || rate * in.smoothness > 1 + 1e-9) return std::numeric_limits<double>::quiet_NaN();
+  return in.cross_norm * in.p_norm / in.mu * std::pow(1 - rate * in.mu, static_cast<double>(summands));
 }
 
 }  // namespace bilevel

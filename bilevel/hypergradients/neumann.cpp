@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/core/spectrum.h"
 #include "bilevel/fields/fields.h"
 
 namespace bilevel {
@@ -39,6 +40,14 @@ const Fields<NeumannEstimatorOptions>& NeumannEstimatorOptions::fields() {
 
 NeumannEstimator::NeumannEstimator(NeumannEstimatorOptions options) : options_(std::move(options)) {
   options_.validate();
+}
+
+double NeumannEstimator::theory(const TheoryInputs& in) const {
+  return series_theory(in, options_.rate > 0 ? options_.rate : in.rate, options_.terms + 1);
+}
+
+double NeumannEstimator::contraction(const Spectrum& curvature, double inner_rate) const {
+  return curvature.contraction(options_.rate > 0 ? options_.rate : inner_rate);
 }
 
 Hypergradient NeumannEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {

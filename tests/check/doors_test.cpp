@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "bilevel/core/problem.h"
 #include "bilevel/hypergradients/cg.h"
 #include "bilevel/hypergradients/implicit.h"
+#include "bilevel/hypergradients/neumann.h"
 #include "bilevel/hypergradients/reverse.h"
 #include "tests/messages.h"
 #include "tests/support.h"
@@ -99,6 +101,22 @@ class Indefinite : public HypergradientEstimator {
   bool needs_positive_;
 };
 
+// Neumann's series under another name, with all that is known of it.
+class OwnSeries : public HypergradientEstimator {
+ public:
+  OwnSeries(int64_t terms, double rate) : series_({.terms = terms, .rate = rate, .curvature = {}}) {}
+  std::string_view name() const override { return "own-series"; }
+  bool implicit() const override { return true; }
+  std::optional<int64_t> terms() const override { return series_.terms(); }
+  EstimatorTraits traits() const override { return series_.traits(); }
+
+ private:
+  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override {
+    return series_.estimate(oracle, request);
+  }
+  NeumannEstimator series_;
+};
+
 // Plain steps of x along df/dx at the exact w*(x) = x, which on the bowl is the hypergradient's own part.
 class Follower : public Algorithm {
  public:
@@ -169,6 +187,18 @@ TEST(OwnEstimator, of_the_library_brings_its_own_options_and_needs_its_own_name)
               AllOf(HasSubstr("'cg'"), HasSubstr("the name of another row")));
   options.own = {nullptr};
   EXPECT_THAT(message([&] { check_problem(Bowl(), options); }), HasSubstr("an estimator is null"));
+}
+
+// What a verdict says of a series it says of one's own, too, at its own rate: 2/L is 0.5 on the bowl.
+TEST(OwnEstimator, that_says_it_is_a_series_is_explained_as_one) {
+  CheckOptions options = two_hundred_steps();
+  options.methods = {"exact"};
+  options.own = {std::make_shared<OwnSeries>(3, 0.2)};
+  EXPECT_THAT(row(check_problem(Bowl(), options), "own-series").why,
+              HasSubstr("the series is too short at K = 3; about K = 132 would do (0.9 per term)"));
+  options.own = {std::make_shared<OwnSeries>(3, 0.6)};
+  EXPECT_EQ(row(check_problem(Bowl(), options), "own-series").why,
+            "rate 0.6 is too large for the spectrum: a series needs less than 0.5");
 }
 
 TEST(OwnEstimator, is_diagnosed_and_may_be_recommended) {
