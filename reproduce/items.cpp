@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/core/require.h"
 #include "bilevel/distributed/process_group.h"
 #include "bilevel/fields/option_text.h"
 
@@ -99,8 +100,7 @@ const Item& find_item(const std::string& name) {
     if (item.name == name) return item;
     names.push_back(item.name);
   }
-  throw std::invalid_argument(
-      fmt::format("item '{}' is unknown: choose from {}", name, fmt::join(names, ", ")));
+  refuse_unknown("item", name, names);
 }
 
 namespace {

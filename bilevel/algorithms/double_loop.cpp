@@ -15,10 +15,8 @@ void DoubleLoopOptions::validate() const {
   inner.validate();
   require_nonnegative(name, "growth", growth);
   require_at_least(name, "hessian_batches", hessian_batches, 1);
-  if (one_batch && hessian_batches != 1) {
-    throw std::invalid_argument(
-        fmt::format("{}: one_batch with hessian_batches = {}: it must be 1", name, hessian_batches));
-  }
+  require(!one_batch || hessian_batches == 1, name + ": hessian_batches", hessian_batches,
+          "1 with one_batch");
 }
 
 DoubleLoop::DoubleLoop(const DoubleLoopOptions& options,

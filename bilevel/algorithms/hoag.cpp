@@ -38,7 +38,7 @@ void HoagTolerance::validate() const {
   require_at_least("hoag", "most_steps", most_steps, 1);
   if (decay != "exponential" && decay != "quadratic" && decay != "cubic") {
     throw std::invalid_argument(
-        fmt::format("hoag: tolerance decay '{}' must be exponential, quadratic or cubic", decay));
+        fmt::format("hoag: tolerance decay = {}: must be exponential, quadratic or cubic", decay));
   }
   require_between_0_and_1("hoag: tolerance factor", factor);
 }

@@ -1,8 +1,6 @@
 #include "bilevel/core/inner.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -203,8 +201,7 @@ InnerState InnerOptimizer::start(const Tensor& w) const {
 void InnerOptions::validate() const {
   const auto& names = inner_optimizer_names();
   if (std::find(names.begin(), names.end(), optimizer) == names.end()) {
-    throw std::invalid_argument(
-        fmt::format("inner optimizer '{}' is unknown: choose one of {}", optimizer, fmt::join(names, ", ")));
+    refuse_unknown("inner optimizer", optimizer, names);
   }
   // A trajectory remembers the batch of every step.
   require_between("inner_steps", steps, 0, 1'000'000'000);

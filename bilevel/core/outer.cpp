@@ -307,8 +307,7 @@ OuterOptimizer make_outer_optimizer(const OuterOptions& o, std::vector<Projectio
                             .preparation = o.preparation},
                            std::move(projections));
   }
-  throw std::invalid_argument(fmt::format("outer: optimizer = '{}' is unknown: one of {}", o.optimizer,
-                                          fmt::join(outer_optimizer_names(), ", ")));
+  refuse_unknown("outer optimizer", o.optimizer, outer_optimizer_names());
 }
 
 }  // namespace bilevel

@@ -16,8 +16,7 @@ namespace bilevel {
 
 void CurvatureOptions::validate() const {
   if (kind != "hessian" && kind != "gauss-newton") {
-    throw std::invalid_argument(
-        fmt::format("curvature '{}' is unknown: choose hessian or gauss-newton", kind));
+    refuse_unknown("curvature", kind, {"hessian", "gauss-newton"});
   }
   require_nonnegative("damping", damping);
   if (!(difference_step > 0) || !std::isfinite(difference_step)) {
