@@ -131,8 +131,7 @@ std::vector<EstimatorField> given_estimator_fields(HypergradientOptions& options
 }
 
 [[noreturn]] void refuse(const std::string& field, const std::string& method) {
-  throw OptionError(
-      fmt::format("{} changes nothing for {}: leave it out", named(field), named("method", method)));
+  throw OptionError(no_effect(named(field), named("method", method)));
 }
 
 }  // namespace
@@ -151,7 +150,7 @@ void HypergradientOptions::check_inner(bool implicit, bool rate_is_read) const {
                                                    {given(inner.schedule), "inner_schedule"}};
     for (const auto& [is_given, field] : unread) {
       if (is_given) {
-        throw OptionError(fmt::format("{} changes nothing without {}", named(field), named("inner_steps")));
+        throw OptionError(no_effect(named(field), named("inner_steps", "0")));
       }
     }
     return;

@@ -367,7 +367,7 @@ void refuse_unread_by_own(const SolveJobOptions& options, const std::string& nam
     if (!view.is_given(view.at(option))) continue;
     if (!reads.contains(option)) {
       throw OptionError(
-          fmt::format("{} changes nothing for {}: give it to {} when it is made", named(option), name, name));
+          fmt::format("{} has no effect with {}: give it to {} when it is made", named(option), name, name));
     }
     if (is_estimator || option == "outer_momentum") require_read({"double-loop"}, settings, option);
   }

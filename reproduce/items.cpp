@@ -112,8 +112,7 @@ void require_reader(const Item& item, bool given, const std::string& option, boo
   for (const Item& each : items()) {
     if (each.reads.*reads) readers.push_back(each.name);
   }
-  throw OptionError(
-      fmt::format("{} changes nothing for {}: it is of {}", option, item.name, fmt::join(readers, ", ")));
+  throw OptionError(no_effect(option, item.name, readers));
 }
 
 }  // namespace

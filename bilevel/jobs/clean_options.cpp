@@ -173,8 +173,7 @@ void check_clean_sources(CleanJobOptions& o, bool by_table) {
                                   named("data", o.data), fmt::join(own, ", ")));
   }
   if (o.model == "cnn" && o.no_bias) {
-    throw OptionError(fmt::format("{} changes nothing for {}: it is of linear; leave it out",
-                                  named("no_bias"), named("model", "cnn")));
+    throw OptionError(no_effect(named("no_bias"), named("model", "cnn"), {"linear"}));
   }
   if (!o.data.empty()) return;
   const LabelledFile &train = o.files.train, &valid = o.files.valid, &test = o.files.test;
@@ -202,9 +201,8 @@ void check_clean_sources(CleanJobOptions& o, bool by_table) {
   }
   if (o.given(o.files.reading.label_column) && !train.labels.empty() &&
       (valid.features.empty() || !valid.labels.empty()) && (test.features.empty() || !test.labels.empty())) {
-    throw OptionError(
-        fmt::format("{} changes nothing: every set has a file of labels; leave it out, or those files",
-                    named("label_column", o.files.reading.label_column)));
+    throw OptionError(no_effect(named("label_column", o.files.reading.label_column),
+                                "a file of labels for every set", {"a set without one"}));
   }
 }
 

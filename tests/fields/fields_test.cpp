@@ -198,5 +198,14 @@ TEST(OptionText, TheReaderDecidesHowOptionsAreCalled) {
   EXPECT_EQ(plain_text("no marks"), "no marks");
 }
 
+TEST(OptionText, says_who_uses_an_option_that_has_no_effect) {
+  const std::string option = named("terms", "3"), with = named("method", "darts");
+  EXPECT_EQ(plain_text(no_effect(option, with)), "terms = 3 has no effect with method = darts. Leave it out");
+  EXPECT_EQ(flag_text(no_effect(option, with, {"cg"})),
+            "--terms 3 has no effect with --method darts; only cg uses it. Leave it out");
+  EXPECT_EQ(flag_text(no_effect(option, "", {"a", "b", "c"})),
+            "--terms 3 has no effect here; only a, b and c use it. Leave it out");
+}
+
 }  // namespace
 }  // namespace bilevel
