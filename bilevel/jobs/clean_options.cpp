@@ -12,11 +12,10 @@ namespace bilevel {
 namespace {
 
 constexpr const char* own_cleaning_files = "your own files";
-constexpr const char* named_cleaning_set = "a named set with noise drawn on it";
 
 void add_cleaning_files(Fields<CleanJobOptions>& f) {
   using O = CleanJobOptions;
-  f.heading(own_cleaning_files);
+  f.heading(own_cleaning_files, DataSource::own_files);
   f.include(
       [](O & o) -> auto& { return o.files.train; },
       labelled_file_fields(own_cleaning_files, "train", "examples with some bad labels",
@@ -45,7 +44,7 @@ void add_cleaning_files(Fields<CleanJobOptions>& f) {
 
 void add_named_cleaning(Fields<CleanJobOptions>& f) {
   using O = CleanJobOptions;
-  f.heading(named_cleaning_set);
+  f.heading("a named set with noise drawn on it", DataSource::named_set);
   f.add(
        "data", [](O & o) -> auto& { return o.data; }, "mnist or fashion-mnist")
       .is(FieldKind::place)
@@ -107,13 +106,9 @@ void add_model_and_list(Fields<CleanJobOptions>& f) {
       .first();
 }
 
-// Names of those of a heading that were given with a value, or of all that are of the same kind.
-std::vector<std::string> given_cleaning_fields(const OptionsView& options, const char* heading) {
-  std::vector<std::string> names;
-  for (const Field& field : options.fields()) {
-    if (field.group == heading && options.is_given(field)) names.push_back(named(field.name));
-  }
-  return names;
+std::vector<std::string> named_ones(std::vector<std::string> fields) {
+  for (std::string& field : fields) field = named(field);
+  return fields;
 }
 
 }  // namespace
@@ -168,7 +163,8 @@ bool insists_on_table(const CleanJobOptions& o, bool has_valid) {
 
 void check_clean_sources(CleanJobOptions& o, bool by_table) {
   const OptionsView view(o);
-  if (const auto own = given_cleaning_fields(view, own_cleaning_files); !o.data.empty() && !own.empty()) {
+  const auto own = named_ones(view.given_about(DataSource::own_files));
+  if (!o.data.empty() && !own.empty()) {
     throw OptionError(fmt::format("{} with {}: a named set or your own files, not both",
                                   named("data", o.data), fmt::join(own, ", ")));
   }
@@ -207,8 +203,8 @@ void check_clean_sources(CleanJobOptions& o, bool by_table) {
 }
 
 void refuse_clean_sources(CleanJobOptions& o) {
-  for (const char* heading : {own_cleaning_files, named_cleaning_set}) {
-    if (const auto names = given_cleaning_fields(OptionsView(o), heading); !names.empty()) {
+  for (const DataSource source : {DataSource::own_files, DataSource::named_set}) {
+    if (const auto names = named_ones(OptionsView(o).given_about(source)); !names.empty()) {
       throw OptionError(fmt::format("{}: the examples are in memory; leave out what says where they are",
                                     fmt::join(names, ", ")));
     }
