@@ -76,7 +76,7 @@ IterationSummary Amigo::advance(Oracle& oracle, AlgorithmState& state, Streams& 
                          return result;
                        });
   state.v = estimate.solution;
-  state.x = outer().step(state.x, estimate.value, state.outer);
+  state.x = outer_step(oracle, state.x, estimate.value, state.outer);
   return {.direction = estimate.value,
           .outer_loss = estimate.outer_loss,
           .status = estimate.status,

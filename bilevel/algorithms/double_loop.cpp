@@ -69,7 +69,7 @@ IterationSummary DoubleLoop::advance(Oracle& oracle, AlgorithmState& state, Stre
   request.with_bound = options_.with_bound;
   const Hypergradient estimate = estimator_->estimate(oracle, request);
   if (options_.warm_start_linear) state.v = estimate.solution;
-  state.x = outer().step(state.x, estimate.value, state.outer);
+  state.x = outer_step(oracle, state.x, estimate.value, state.outer);
   return {.direction = estimate.value,
           .outer_loss = estimate.outer_loss,
           .status = estimate.status,

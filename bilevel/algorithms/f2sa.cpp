@@ -70,7 +70,7 @@ IterationSummary F2sa::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   const Tensor value =
       oracle.inner_gradient_in_outer(w, state.x, batch) - oracle.inner_gradient_in_outer(z, state.x, batch);
   const Tensor direction = at::add(outer_at.x, value, lambda);
-  state.x = outer().step(state.x, direction, state.outer);
+  state.x = outer_step(oracle, state.x, direction, state.outer);
   return {.direction = direction, .outer_loss = outer_at.loss, .status = Status::ok};
 }
 

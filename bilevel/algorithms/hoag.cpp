@@ -178,7 +178,7 @@ IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   const Tensor cross = products.cross(state.v);  // undefined where g has no x, or a difference along v = 0
   const Tensor direction = cross.defined() ? outer_at.x - cross : outer_at.x;
 
-  const Tensor proposed = outer().step(state.x, direction, state.outer);
+  const Tensor proposed = outer_step(oracle, state.x, direction, state.outer);
   if (options_.adaptive) {
     state.memory["x"] = state.x;
     state.memory["w"] = state.inner.w;

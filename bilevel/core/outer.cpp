@@ -146,8 +146,8 @@ class ScaleByRate : public OuterTransform {
   Schedule schedule_;
 };
 
-void require_finite_hypergradient(const Tensor& hypergradient, int64_t step) {
-  if (all_finite(hypergradient)) return;
+void require_finite_hypergradient(const Tensor& hypergradient, int64_t step, FiniteChecks& checks) {
+  if (checks.all_finite(hypergradient)) return;
   const Tensor finite = at::isfinite(hypergradient);
   const auto nans = at::isnan(hypergradient).sum().item<int64_t>();
   const auto bad = hypergradient.numel() - finite.sum().item<int64_t>();
@@ -159,14 +159,14 @@ void require_finite_hypergradient(const Tensor& hypergradient, int64_t step) {
 }
 
 // One answer for all tensors, so that a GPU is waited for once.
-bool finite_after(const Tensor& next, const OuterState& state) {
+bool finite_after(const Tensor& next, const OuterState& state, FiniteChecks& checks) {
   Tensor largest = next.numel() > 0 ? next.abs().max() : at::zeros({}, next.options());
   for (const auto& tensors : state.transforms) {
     for (const Tensor& tensor : tensors) {
       if (tensor.numel() > 0) largest = at::maximum(largest, tensor.abs().max());  // carries a NaN on
     }
   }
-  return finite_number(largest);
+  return checks.finite_number(largest);
 }
 
 std::vector<OuterTransformPointer> prepared(const OuterPreparation& preparation) {
@@ -212,7 +212,10 @@ OuterState OuterOptimizer::init(const Tensor& x) const {
   return state;
 }
 
-Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterState& state) const {
+Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterState& state,
+                            FiniteChecks* asked) const {
+  FiniteChecks at_once;
+  FiniteChecks& checks = asked != nullptr ? *asked : at_once;
   if (!alike(x, hypergradient)) {
     throw std::invalid_argument(
         fmt::format("OuterOptimizer::step: the hypergradient must be like x, {}, got {}", describe(x),
@@ -227,7 +230,7 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
   }
   Tensor direction = hypergradient.detach();
   const Tensor now = x.detach();
-  require_finite_hypergradient(direction, state.step);
+  require_finite_hypergradient(direction, state.step, checks);
 
   OuterState after = state;
   for (size_t i = 0; i < transforms_.size(); ++i) {
@@ -236,7 +239,7 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
   Tensor next = now - direction;
   // Squares that overflow make Adam divide by infinity, now and ever after: x would stand still without a
   // word.
-  if (!finite_after(next, after)) {
+  if (!finite_after(next, after, checks)) {
     throw NotFiniteError(
         fmt::format("outer step {}: the hypergradient is finite (largest entry {:.3g}) but x after the step, "
                     "or what the optimiser "

@@ -87,7 +87,7 @@ Tensor CurvatureProducts::operator()(const Tensor& v, int64_t k) {
   if (options_.difference_hessian) {
     product =
         central_difference([&](const Tensor& w) { return oracle_.inner_gradient(w, request_.x, batch); },
-                           request_.inner.final.w, v, options_.difference_step);
+                           request_.inner.final.w, v, options_.difference_step, &oracle_.finite());
     if (!product.defined()) product = at::zeros_like(v);
   } else if (options_.kind == "gauss-newton") {
     product = at_batch(batch).gauss_newton(v);
@@ -113,7 +113,7 @@ Tensor CurvatureProducts::cross(const Tensor& v) {
   const auto gradient = [&](const Tensor& w) {
     return oracle_.inner_gradient_in_outer(w, request_.x, request_.cross);
   };
-  return central_difference(gradient, request_.inner.final.w, v, options_.difference_step);
+  return central_difference(gradient, request_.inner.final.w, v, options_.difference_step, &oracle_.finite());
 }
 
 namespace {

@@ -56,6 +56,7 @@ Hypergradient NeumannEstimator::compute(Oracle& oracle, const HypergradientReque
         NeumannOptions series;
         series.terms = options_.terms;
         series.rate = options_.rate > 0 ? options_.rate : request.inner.last_rate();
+        series.checks = &oracle.finite();
         return neumann_series([&](const Tensor& v, int64_t k) { return products(v, k); }, p, series);
       });
 }

@@ -323,7 +323,7 @@ SearchSummary Search::run(SearchState state, const SearchHooks& hooks) {
   if (state.epoch > options_.warmup_epochs) collapse = find_collapse(options_, signs);
   while (state.epoch < options_.epochs && !collapse) {
     set_epoch(state, oracle, streams);
-    NoWaiting until_the_epoch_ends;
+    NoWaiting until_the_epoch_ends(oracle.finite());
     const auto require_finite = [&] {
       if (until_the_epoch_ends.all_finite_so_far()) return;
       throw NotFiniteRun(fmt::format(
