@@ -45,6 +45,7 @@ class Table {
     }
     return field;
   }
+  void heading(const char* text) { f_.heading(text); }
   Fields<O> done() { return std::move(f_); }
 
  private:
@@ -57,6 +58,7 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
   static const Fields<AlgorithmSettings> table = [] {
     using O = AlgorithmSettings;
     Table f;
+    f.heading("algorithm");
     f.add(
         "method", [](O & o) -> auto& { return o.method; },
         "which hypergradient; auto: what `bilevel diagnose` recommends");
@@ -83,6 +85,7 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
     f.add(
         "error_bound", [](O & o) -> auto& { return o.with_bound; },
         "double loops: bound every hypergradient's distance from the exact one (docs/bounds.md)");
+    f.heading("settings of single algorithms");
     f.add(
         "strong_convexity", [](O & o) -> auto& { return o.strong_convexity; },
         "mu, by which stocbio's Hessian batches shrink (0 = all of one size) and to which stable raises H's "
@@ -106,6 +109,7 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
         "w's rate; 0 = the outer rate. By default a tenth of the inner rate in solve and compare");
     f.add(
         "barrier", [](O & o) -> auto& { return o.barrier; });
+    f.heading("inner loop");
     f.add(
         "inner_steps", [](O & o) -> auto& { return o.inner.steps; });
     f.add(
@@ -120,6 +124,7 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
         "largest norm of an inner gradient, of rules that run an inner loop; 0 = any");
     f.add(
         "inner_schedule", [](O & o) -> auto& { return o.inner.schedule; });
+    f.heading("outer steps");
     f.add(
         "outer_rate", [](O & o) -> auto& { return o.outer.rate; },
         "rate of the outer steps; by default the command chooses one");

@@ -185,8 +185,8 @@ void check_clean_sources(CleanJobOptions& o, bool by_table) {
                                   named("train"), named("valid"), named("data")));
   }
   std::vector<std::string> drawn;
-  for (const char* name : {"corruption", "train_size", "valid_size"}) {
-    if (view.is_given(view.at(name))) drawn.push_back(named(name));
+  for (const std::string& name : view.given_about(DataSource::named_set)) {
+    if (view.at(name).kind == FieldKind::result) drawn.push_back(named(name));
   }
   if (!drawn.empty()) {
     throw OptionError(fmt::format("{}: noise and sizes are for {}; your files are taken as they are",
