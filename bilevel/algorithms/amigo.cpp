@@ -20,7 +20,7 @@ bool residuals_grow(const LinearResult& result) {
 
 void AmigoOptions::validate() const {
   require_at_least("amigo", "inner_steps", inner.steps, 1);
-  require_at_least("amigo", "linear_steps", linear_steps, 1);
+  require_at_least("amigo", "terms", linear_steps, 1);
   require_positive("amigo", "inner_rate", inner.rate);
   inner.validate();
   linear_schedule.validate();

@@ -14,7 +14,7 @@ void F2saOptions::validate() const {
   require_positive("f2sa", "inner_rate", inner_rate);
   require_positive("f2sa", "penalty", penalty);
   schedule.validate();
-  require_nonnegative("f2sa: growth", growth);
+  require_nonnegative("f2sa: penalty_growth", growth);
 }
 
 const Fields<F2saOptions>& F2saOptions::fields() {

@@ -206,11 +206,11 @@ void InnerOptions::validate() const {
   // A trajectory remembers the batch of every step.
   require_between("inner_steps", steps, 0, 1'000'000'000);
   require_positive("inner_rate", rate);
-  require_below_one("inner momentum", momentum);
-  require_below_one("inner beta1", beta1);
-  require_below_one("inner beta2", beta2);
-  require_positive("inner epsilon", epsilon);
-  require(clip_norm >= 0 && std::isfinite(clip_norm), "inner clip_norm", clip_norm,
+  require_below_one("inner_momentum", momentum);
+  require_below_one("inner_beta1", beta1);
+  require_below_one("inner_beta2", beta2);
+  require_positive("inner_epsilon", epsilon);
+  require(clip_norm >= 0 && std::isfinite(clip_norm), "inner_clip", clip_norm,
           "finite and at least 0; 0 is no clipping");
   schedule.validate();
 }

@@ -43,7 +43,7 @@ void require_state(const OuterTransform& transform, const std::vector<Tensor>& s
 
 class ClipByNorm : public OuterTransform {
  public:
-  explicit ClipByNorm(double largest) : largest_(largest) { require_positive("outer", "clip_norm", largest); }
+  explicit ClipByNorm(double largest) : largest_(largest) { require_positive("outer_clip_norm", largest); }
   std::string name() const override { return "clip_by_norm"; }
   Tensor update(const Tensor& direction, const Tensor& /*x*/, int64_t /*step*/,
                 std::vector<Tensor>& /*state*/) const override {
@@ -61,9 +61,7 @@ class ClipByNorm : public OuterTransform {
 
 class ClipByValue : public OuterTransform {
  public:
-  explicit ClipByValue(double largest) : largest_(largest) {
-    require_positive("outer", "clip_value", largest);
-  }
+  explicit ClipByValue(double largest) : largest_(largest) { require_positive("outer_clip_value", largest); }
   std::string name() const override { return "clip_by_value"; }
   Tensor update(const Tensor& direction, const Tensor& /*x*/, int64_t /*step*/,
                 std::vector<Tensor>& /*state*/) const override {
@@ -76,7 +74,7 @@ class ClipByValue : public OuterTransform {
 
 class WeightDecay : public OuterTransform {
  public:
-  explicit WeightDecay(double decay) : decay_(decay) { require_nonnegative("outer", "weight_decay", decay); }
+  explicit WeightDecay(double decay) : decay_(decay) { require_nonnegative("outer_weight_decay", decay); }
   std::string name() const override { return "add_weight_decay"; }
   Tensor update(const Tensor& direction, const Tensor& x, int64_t /*step*/,
                 std::vector<Tensor>& /*state*/) const override {
@@ -89,9 +87,7 @@ class WeightDecay : public OuterTransform {
 
 class HeavyBall : public OuterTransform {
  public:
-  explicit HeavyBall(double momentum) : momentum_(momentum) {
-    require_below_one("outer", "momentum", momentum);
-  }
+  explicit HeavyBall(double momentum) : momentum_(momentum) { require_below_one("outer_momentum", momentum); }
   std::string name() const override { return "heavy_ball"; }
   std::vector<Tensor> init(const Tensor& x) const override { return {at::zeros_like(x)}; }
   Tensor update(const Tensor& direction, const Tensor& x, int64_t /*step*/,
@@ -108,9 +104,9 @@ class HeavyBall : public OuterTransform {
 class ScaleByAdam : public OuterTransform {
  public:
   ScaleByAdam(double beta1, double beta2, double epsilon) : beta1_(beta1), beta2_(beta2), epsilon_(epsilon) {
-    require_below_one("outer", "beta1", beta1);
-    require_below_one("outer", "beta2", beta2);
-    require_positive("outer", "epsilon", epsilon);
+    require_below_one("outer_beta1", beta1);
+    require_below_one("outer_beta2", beta2);
+    require_positive("outer_epsilon", epsilon);
   }
   std::string name() const override { return "scale_by_adam"; }
   std::vector<Tensor> init(const Tensor& x) const override { return {at::zeros_like(x), at::zeros_like(x)}; }
@@ -132,7 +128,7 @@ class ScaleByAdam : public OuterTransform {
 class ScaleByRate : public OuterTransform {
  public:
   ScaleByRate(double rate, const Schedule& schedule) : rate_(rate), schedule_(schedule) {
-    require_positive("outer", "rate", rate);
+    require_positive("outer_rate", rate);
     schedule.validate();
   }
   std::string name() const override { return "scale_by_rate"; }
@@ -253,23 +249,23 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
 }
 
 void OuterPreparation::validate() const {
-  require_nonnegative("outer", "clip_norm", clip_norm);
-  require_nonnegative("outer", "clip_value", clip_value);
-  require_nonnegative("outer", "weight_decay", weight_decay);
+  require_nonnegative("outer_clip_norm", clip_norm);
+  require_nonnegative("outer_clip_value", clip_value);
+  require_nonnegative("outer_weight_decay", weight_decay);
 }
 
 void OuterSgdOptions::validate() const {
-  require_positive("outer", "rate", rate);
-  require_below_one("outer", "momentum", momentum);
+  require_positive("outer_rate", rate);
+  require_below_one("outer_momentum", momentum);
   schedule.validate();
   preparation.validate();
 }
 
 void OuterAdamOptions::validate() const {
-  require_positive("outer", "rate", rate);
-  require_below_one("outer", "beta1", beta1);
-  require_below_one("outer", "beta2", beta2);
-  require_positive("outer", "epsilon", epsilon);
+  require_positive("outer_rate", rate);
+  require_below_one("outer_beta1", beta1);
+  require_below_one("outer_beta2", beta2);
+  require_positive("outer_epsilon", epsilon);
   schedule.validate();
   preparation.validate();
 }
