@@ -125,6 +125,7 @@ class Search {
 
  private:
   bilevel::Oracle oracle_;
+  bilevel::NoWaiting as_in_a_search_{oracle_.finite()};
   bilevel::DoubleLoop algorithm_;
   bilevel::Streams streams_;
   bilevel::AlgorithmState state_;
@@ -132,6 +133,7 @@ class Search {
 
 Json measure_parts(const bilevel::Problem& problem, const Job& job) {
   bilevel::Oracle oracle(problem);
+  const bilevel::NoWaiting as_in_a_search(oracle.finite());
   const Tensor x = problem.initial_outer(1);
   const auto optimizer = bilevel::make_inner_optimizer(inner_options(job.steps));
   bilevel::InnerState state = optimizer->start(problem.initial_inner(1));
@@ -151,7 +153,7 @@ Json measure_parts(const bilevel::Problem& problem, const Job& job) {
   parts["cross_difference"] = measure(job, [&] {
     return bilevel::central_difference(
         [&](const Tensor& w) { return oracle.inner_gradient_in_outer(w, x, {}); }, state.w, v,
-        difference_step);
+        difference_step, &oracle.finite());
   });
   return parts;
 }
@@ -266,7 +268,6 @@ int main(int argc, char** argv) try {
                                  : bilevel::nas::tape_supernet(search);
   const bilevel::Problem& base = engine ? *engine : static_cast<const bilevel::Problem&>(search);
   const bilevel::WithWeightDecay problem(base, weight_decay);
-  const bilevel::NoWaiting as_in_a_search;
   if (folder.empty()) {
     fmt::print("{}\n", measure_all(problem, job, only).dump(2));
   } else {

@@ -2,31 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <map>
 #include <string_view>
 
 namespace bilevel::cli {
 namespace {
-
-// Fields that are not called like their option.
-const std::map<std::string, std::string>& other_names() {
-  static const std::map<std::string, std::string> names = {
-      {"outer: rate", "--outer-rate"},
-      {"outer: momentum", "--outer-momentum"},
-      {"outer: beta1", "--alpha-beta1"},
-      {"outer: beta2", "--alpha-beta2"},
-      {"outer: weight_decay", "--alpha-decay"},
-      {"f2sa: growth", "--penalty-growth"},
-      {"direction_tolerance", "--tolerance"},
-      {"seconds", "--budget-seconds"},
-      {"oracle_calls", "--budget-calls"},
-      {"inner clip_norm", "--inner-clip"},
-      {"linear_steps", "--terms"},
-      {"max_iterations", "--terms"},
-      {"rank", "--terms"},
-  };
-  return names;
-}
 
 bool is_field(const std::string& text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -43,14 +22,7 @@ std::string with_first_name(const CLI::App& command, const std::string& message)
   const std::string name = owner == std::string::npos ? field : field.substr(owner + 2);
   if (!is_field(field)) return message;
   std::string option = name.starts_with("--") ? name : "--" + name;
-  std::replace_if(
-      option.begin(), option.end(), [](char c) { return c == '_' || c == ' '; }, '-');
-  for (const std::string& known : {field, name}) {
-    if (const auto other = other_names().find(known); other != other_names().end()) {
-      option = other->second;
-      break;
-    }
-  }
+  std::replace(option.begin(), option.end(), '_', '-');
   if (command.get_option_no_throw(option) == nullptr) return message;
   return option + " " + message.substr(equals + 3);
 }

@@ -17,7 +17,7 @@ class Alternating : public bilevel::Algorithm {
     const auto f = oracle.outer_gradients(state.inner.w, state.x, streams.outer("loss"));
     const bilevel::Tensor direction = f.x - g->cross(f.w);
     state.inner.w = bilevel::descend(state.inner.w, g->gradient(), rate_);
-    state.x = outer().step(state.x, direction, state.outer);
+    state.x = outer_step(oracle, state.x, direction, state.outer);
     return {.direction = direction, .outer_loss = f.loss, .status = bilevel::Status::ok};
   }
   double rate_;

@@ -134,8 +134,7 @@ std::vector<EstimatorField> given_estimator_fields(HypergradientOptions& options
 }
 
 [[noreturn]] void refuse(const std::string& field, const std::string& method) {
-  throw OptionError(
-      fmt::format("{} has no effect with {}; leave it out", named(field), named("method", method)));
+  throw OptionError(no_effect(named(field), named("method", method)));
 }
 
 }  // namespace
@@ -154,7 +153,7 @@ void HypergradientOptions::check_inner(bool implicit, bool rate_is_read) const {
                                                    {given(inner.schedule), "inner_schedule"}};
     for (const auto& [is_given, field] : unread) {
       if (is_given) {
-        throw OptionError(fmt::format("{} has no effect without {}", named(field), named("inner_steps")));
+        throw OptionError(no_effect(named(field), named("inner_steps", "0")));
       }
     }
     return;

@@ -22,6 +22,7 @@ struct SharedEstimator : HypergradientEstimator {
   explicit SharedEstimator(std::shared_ptr<const HypergradientEstimator> e) : all(std::move(e)) {}
   std::string_view name() const override { return all->name(); }
   bool implicit() const override { return all->implicit(); }
+  bool needs_positive_curvature() const override { return all->needs_positive_curvature(); }
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override {
     return all->estimate(oracle, request);
   }

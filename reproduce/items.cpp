@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bilevel/core/require.h"
 #include "bilevel/distributed/process_group.h"
 #include "bilevel/fields/option_text.h"
 
@@ -99,8 +100,7 @@ const Item& find_item(const std::string& name) {
     if (item.name == name) return item;
     names.push_back(item.name);
   }
-  throw std::invalid_argument(
-      fmt::format("item '{}' is unknown: choose from {}", name, fmt::join(names, ", ")));
+  refuse_unknown("item", name, names);
 }
 
 namespace {
@@ -112,8 +112,7 @@ void require_reader(const Item& item, bool given, const std::string& option, boo
   for (const Item& each : items()) {
     if (each.reads.*reads) readers.push_back(each.name);
   }
-  throw OptionError(
-      fmt::format("{} changes nothing for {}: it is of {}", option, item.name, fmt::join(readers, ", ")));
+  throw OptionError(no_effect(option, item.name, readers));
 }
 
 }  // namespace

@@ -8,15 +8,14 @@
 #include <utility>
 
 #include "bilevel/core/errors.h"
-#include "bilevel/core/finite.h"
 
 namespace bilevel {
 namespace {
 
-void require_finite(const Algorithm& algorithm, const AlgorithmState& state, const char* what,
+void require_finite(const Algorithm& algorithm, Oracle& oracle, const AlgorithmState& state, const char* what,
                     const Tensor& t, const char* hint) {
   // The norm, not the entries: where it overflows the next loss will.
-  if (!t.defined() || finite_number(t.norm())) return;
+  if (!t.defined() || oracle.finite().finite_number(t.norm())) return;
   throw NotFiniteError(fmt::format("{}: {} left the finite numbers in iteration {}. {}", algorithm.name(),
                                    what, state.iteration + 1, hint));
 }
@@ -44,13 +43,19 @@ AlgorithmState Algorithm::init(const Oracle& oracle, const Tensor& x, const Tens
 IterationSummary Algorithm::step(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
   AlgorithmState next = state;
   IterationSummary summary = advance(oracle, next, streams);
-  require_finite(*this, state, "w", next.inner.w, "Lower the inner rate.");
-  require_finite(*this, state, "v, of the linear system,", next.v, "Lower the rate of the linear system.");
-  require_finite(*this, state, "x", next.x, "Lower the outer rate.");
+  require_finite(*this, oracle, state, "w", next.inner.w, "Lower the inner rate.");
+  require_finite(*this, oracle, state, "v, of the linear system,", next.v,
+                 "Lower the rate of the linear system.");
+  require_finite(*this, oracle, state, "x", next.x, "Lower the outer rate.");
   next.x = projected(oracle.problem(), next.x);
   ++next.iteration;
   state = std::move(next);
   return summary;
+}
+
+Tensor Algorithm::outer_step(Oracle& oracle, const Tensor& x, const Tensor& direction,
+                             OuterState& state) const {
+  return outer_.step(x, direction, state, &oracle.finite());
 }
 
 InnerSolution Algorithm::inner_solution(Oracle& /*oracle*/, const AlgorithmState& state) const {

@@ -70,6 +70,8 @@ class Algorithm {
 
  protected:
   const OuterOptimizer& outer() const { return outer_; }
+  // The next x, by checks that the oracle may put off.
+  Tensor outer_step(Oracle& oracle, const Tensor& x, const Tensor& direction, OuterState& state) const;
 
  private:
   virtual bool unrolls() const { return false; }    // derivatives flow into a learned start or rate

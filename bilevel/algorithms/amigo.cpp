@@ -20,7 +20,7 @@ bool residuals_grow(const LinearResult& result) {
 
 void AmigoOptions::validate() const {
   require_at_least("amigo", "inner_steps", inner.steps, 1);
-  require_at_least("amigo", "linear_steps", linear_steps, 1);
+  require_at_least("amigo", "terms", linear_steps, 1);
   require_positive("amigo", "inner_rate", inner.rate);
   inner.validate();
   linear_schedule.validate();
@@ -76,7 +76,7 @@ IterationSummary Amigo::advance(Oracle& oracle, AlgorithmState& state, Streams& 
                          return result;
                        });
   state.v = estimate.solution;
-  state.x = outer().step(state.x, estimate.value, state.outer);
+  state.x = outer_step(oracle, state.x, estimate.value, state.outer);
   return {.direction = estimate.value,
           .outer_loss = estimate.outer_loss,
           .status = estimate.status,

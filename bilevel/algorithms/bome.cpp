@@ -77,7 +77,7 @@ IterationSummary Bome::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   const double rate = options_.joint_rate * options_.outer.schedule.factor(state.iteration);
   state.inner.w = descend(w, at::add(f.w, q_w, lambda), rate);
   ++state.inner.step;
-  state.x = outer().step(x, direction, state.outer);
+  state.x = outer_step(oracle, x, direction, state.outer);
   return {.direction = direction, .outer_loss = f.loss, .status = Status::ok};
 }
 

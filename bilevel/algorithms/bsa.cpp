@@ -36,7 +36,7 @@ IterationSummary Bsa::advance(Oracle& oracle, AlgorithmState& state, Streams& st
   Trajectory inner = warm_inner_steps(oracle, state, streams, options_.inner, size);
   state.inner = inner.final;
   const Hypergradient estimate = randomized_series(oracle, state.x, inner, streams, options_.series);
-  state.x = outer().step(state.x, estimate.value, state.outer);
+  state.x = outer_step(oracle, state.x, estimate.value, state.outer);
   return {.direction = estimate.value, .outer_loss = estimate.outer_loss, .status = estimate.status};
 }
 

@@ -71,7 +71,7 @@ IterationSummary Darts::direction(Oracle& oracle, const AlgorithmState& state, c
 IterationSummary Darts::advance(Oracle& oracle, AlgorithmState& state, Streams& streams) const {
   const Batch batch = streams.inner("steps");
   IterationSummary summary = direction(oracle, state, batch, streams.outer("loss"));
-  state.x = projected(oracle.problem(), outer().step(state.x, summary.direction, state.outer));
+  state.x = projected(oracle.problem(), outer_step(oracle, state.x, summary.direction, state.outer));
   state.inner = one_step(oracle, state, batch, false).final;
   return summary;
 }

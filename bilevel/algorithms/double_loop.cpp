@@ -15,10 +15,8 @@ void DoubleLoopOptions::validate() const {
   inner.validate();
   require_nonnegative(name, "growth", growth);
   require_at_least(name, "hessian_batches", hessian_batches, 1);
-  if (one_batch && hessian_batches != 1) {
-    throw std::invalid_argument(
-        fmt::format("{}: one_batch with hessian_batches = {}: it must be 1", name, hessian_batches));
-  }
+  require(!one_batch || hessian_batches == 1, name + ": hessian_batches", hessian_batches,
+          "1 with one_batch");
 }
 
 DoubleLoop::DoubleLoop(const DoubleLoopOptions& options,
@@ -71,11 +69,11 @@ IterationSummary DoubleLoop::advance(Oracle& oracle, AlgorithmState& state, Stre
   request.with_bound = options_.with_bound;
   const Hypergradient estimate = estimator_->estimate(oracle, request);
   if (options_.warm_start_linear) state.v = estimate.solution;
-  state.x = outer().step(state.x, estimate.value, state.outer);
+  state.x = outer_step(oracle, state.x, estimate.value, state.outer);
   return {.direction = estimate.value,
           .outer_loss = estimate.outer_loss,
           .status = estimate.status,
-          .needs_positive = estimator_->name() == "cg" || estimator_->name() == "fixed-point",
+          .needs_positive = estimator_->needs_positive_curvature(),
           .direct = estimate.direct,
           .bound = estimate.bound};
 }

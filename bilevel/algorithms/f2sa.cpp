@@ -14,7 +14,7 @@ void F2saOptions::validate() const {
   require_positive("f2sa", "inner_rate", inner_rate);
   require_positive("f2sa", "penalty", penalty);
   schedule.validate();
-  require_nonnegative("f2sa: growth", growth);
+  require_nonnegative("f2sa: penalty_growth", growth);
 }
 
 const Fields<F2saOptions>& F2saOptions::fields() {
@@ -71,7 +71,7 @@ IterationSummary F2sa::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   const Tensor value =
       oracle.inner_gradient_in_outer(w, state.x, batch) - oracle.inner_gradient_in_outer(z, state.x, batch);
   const Tensor direction = at::add(outer_at.x, value, lambda);
-  state.x = outer().step(state.x, direction, state.outer);
+  state.x = outer_step(oracle, state.x, direction, state.outer);
   return {.direction = direction, .outer_loss = outer_at.loss, .status = Status::ok};
 }
 

@@ -10,6 +10,7 @@
 
 #include "bilevel/core/errors.h"
 #include "bilevel/core/oracle.h"
+#include "bilevel/core/require.h"
 #include "bilevel/core/spectrum.h"
 
 namespace bilevel {
@@ -107,8 +108,7 @@ OnFailure parse_on_failure(const std::string& name) {
   for (const OnFailure choice : {OnFailure::stop, OnFailure::backtrack, OnFailure::damp}) {
     if (name == name_of(choice)) return choice;
   }
-  throw std::invalid_argument(
-      fmt::format("on-failure = '{}' is unknown: choose stop, backtrack or damp", name));
+  refuse_unknown("on_failure", name, {"stop", "backtrack", "damp"});
 }
 
 std::string_view name_of(OnFailure choice) {

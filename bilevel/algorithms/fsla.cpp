@@ -13,7 +13,7 @@ void FslaOptions::validate() const {
   storm.validate("fsla");
   if (linear_rate != 0) require_positive("fsla", "linear_rate", linear_rate);
   if (v_at != "before" && v_at != "after") {
-    throw std::invalid_argument(fmt::format("fsla: v_at = '{}' must be before or after", v_at));
+    throw std::invalid_argument(fmt::format("fsla: v_at = {}: must be before or after", v_at));
   }
   curvature.validate();
 }

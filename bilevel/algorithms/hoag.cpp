@@ -38,7 +38,7 @@ void HoagTolerance::validate() const {
   require_at_least("hoag", "most_steps", most_steps, 1);
   if (decay != "exponential" && decay != "quadratic" && decay != "cubic") {
     throw std::invalid_argument(
-        fmt::format("hoag: tolerance decay '{}' must be exponential, quadratic or cubic", decay));
+        fmt::format("hoag: tolerance decay = {}: must be exponential, quadratic or cubic", decay));
   }
   require_between_0_and_1("hoag: tolerance factor", factor);
 }
@@ -179,7 +179,7 @@ IterationSummary Hoag::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   const Tensor cross = products.cross(state.v);  // undefined where g has no x, or a difference along v = 0
   const Tensor direction = cross.defined() ? outer_at.x - cross : outer_at.x;
 
-  const Tensor proposed = outer().step(state.x, direction, state.outer);
+  const Tensor proposed = outer_step(oracle, state.x, direction, state.outer);
   if (options_.adaptive) {
     state.memory["x"] = state.x;
     state.memory["w"] = state.inner.w;

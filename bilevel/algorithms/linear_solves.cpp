@@ -34,13 +34,16 @@ void SolveTally::count(bool failure) {
 
 bool SolveTally::ends_run() const { return all >= solves_to_judge_by && most_failed(); }
 
+int64_t times_of(Status status, const StatusCounts& statuses) {
+  const auto found = statuses.find(std::string(name_of(status)));
+  return found == statuses.end() ? 0 : found->second;
+}
+
 SolveTally tally_of(const StatusCounts& statuses, bool needs_positive) {
   SolveTally tally;
-  for (const auto& [name, times] : statuses) {
-    tally.all += times;
-    for (const Status status : {Status::diverged, Status::not_finite, Status::negative_curvature}) {
-      if (name == name_of(status) && solve_failed(status, needs_positive)) tally.failed += times;
-    }
+  for (const auto& [name, times] : statuses) tally.all += times;
+  for (const Status status : {Status::diverged, Status::not_finite, Status::negative_curvature}) {
+    if (solve_failed(status, needs_positive)) tally.failed += times_of(status, statuses);
   }
   return tally;
 }

@@ -21,6 +21,8 @@ Status worse(Status a, Status b);
 
 using StatusCounts = std::map<std::string, int64_t>;  // by name_of(Status)
 
+int64_t times_of(Status status, const StatusCounts& statuses);
+
 struct SolveTally {
   int64_t all = 0, failed = 0;
   void count(bool failure);

@@ -52,7 +52,7 @@ IterationSummary MaSoba::advance(Oracle& oracle, AlgorithmState& state, Streams&
   ++state.inner.step;
   state.v =
       descend(state.v, along.v, options_.linear_rate * options_.linear_schedule.factor(state.iteration));
-  state.x = outer().step(state.x, average, state.outer);
+  state.x = outer_step(oracle, state.x, average, state.outer);
   return {.direction = average, .outer_loss = along.outer_loss, .status = Status::ok};
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
+
 #include "bilevel/algorithms/registry.h"
 #include "bilevel/fields/option_text.h"
 
@@ -13,23 +15,32 @@ bool has_inner_momentum(const InnerOptions& inner) {
   return inner.optimizer == "heavy-ball" || inner.optimizer == "nesterov";
 }
 
-// What this setting would have to be for the algorithm to read the option; empty where it never does.
-std::string reading_condition(const AlgorithmRow& row, const AlgorithmSettings& s,
-                              const std::string& option) {
-  if (!row.options.has(option)) return "";
+// Of an algorithm that would read the option with other settings: what it has no effect with, and what uses
+// it.
+struct Unread {
+  std::string with;
+  std::vector<std::string> users = {};
+};
+
+std::optional<Unread> unread_by(const AlgorithmRow& row, const AlgorithmSettings& s,
+                                const std::string& option) {
+  if (!row.options.has(option)) return std::nullopt;
   if (option == "inner_momentum") {
-    return fmt::format("it is of {} and nesterov, not of {}", named("inner_optimizer", "heavy-ball"),
-                       s.inner.optimizer);
+    return Unread{named("inner_optimizer", s.inner.optimizer),
+                  {named("inner_optimizer", "heavy-ball"), "nesterov"}};
   }
   if (option == "outer_momentum") {
-    return fmt::format("it is of {}, not of {}", named("outer_optimizer", "sgd"), s.outer.optimizer);
+    return Unread{named("outer_optimizer", s.outer.optimizer), {named("outer_optimizer", "sgd")}};
   }
   if (option == "outer_schedule") {
-    return fmt::format("with {} all rates of {} fall together, as its paper has it",
-                       named("outer_optimizer", "sgd"), row.name);
+    return Unread{named("outer_optimizer", "sgd") + ", where all rates fall together, as in the paper"};
   }
-  if (option == "inner_steps") return named("growth") + " sets T here";
-  return fmt::format("{} does not read it", named("method", s.method));
+  if (option == "inner_steps") return Unread{named("growth") + ", which sets T"};
+  Unread of_method{named("method", s.method)};
+  for (const EstimatorRow& estimator : estimator_rows()) {
+    if (estimator.options.has(option)) of_method.users.push_back(estimator.name);
+  }
+  return of_method;
 }
 
 }  // namespace
@@ -67,18 +78,18 @@ void require_read(const std::vector<std::string>& algorithms, const AlgorithmSet
   for (const std::string& name : algorithms) {
     if (options_read(find_algorithm(name), settings).contains(option)) return;
   }
+  const std::string shown = value.empty() ? named(option) : named(option, value);
+  for (const std::string& name : algorithms) {
+    if (const auto unread = unread_by(find_algorithm(name), settings, option)) {
+      const std::string with = fmt::format("{} and {}", fmt::join(algorithms, ", "), unread->with);
+      throw OptionError(no_effect(shown, with, unread->users));
+    }
+  }
   std::vector<std::string> readers;
   for (const AlgorithmRow& row : algorithm_rows()) {
     if (row.options.has(option)) readers.push_back(row.name);
   }
-  std::string why;
-  for (const std::string& name : algorithms) {
-    if (why.empty()) why = reading_condition(find_algorithm(name), settings, option);
-  }
-  if (why.empty()) why = fmt::format("it is of {}", fmt::join(readers, ", "));
-  throw OptionError(fmt::format("{} changes nothing for {}: {}; leave it out",
-                                value.empty() ? named(option) : named(option, value),
-                                fmt::join(algorithms, ", "), why));
+  throw OptionError(no_effect(shown, fmt::format("{}", fmt::join(algorithms, ", ")), readers));
 }
 
 }  // namespace bilevel

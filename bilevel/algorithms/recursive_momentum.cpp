@@ -79,7 +79,7 @@ IterationSummary RecursiveMomentum::advance(Oracle& oracle, AlgorithmState& stat
   state.memory["momentum/x"] = along_x;
   state.inner.w = descend(state.inner.w, along_w, options_.inner_rate * schedule.factor(state.iteration));
   ++state.inner.step;
-  state.x = outer().step(state.x, along_x, state.outer);
+  state.x = outer_step(oracle, state.x, along_x, state.outer);
   return {.direction = along_x, .outer_loss = now.outer_loss, .status = status};
 }
 

@@ -25,6 +25,7 @@
 #include "bilevel/algorithms/sustain.h"
 #include "bilevel/algorithms/ttsa.h"
 #include "bilevel/algorithms/vrbo.h"
+#include "bilevel/core/require.h"
 #include "bilevel/hypergradients/from_settings.h"
 #include "bilevel/hypergradients/reverse.h"
 
@@ -366,12 +367,12 @@ const std::vector<AlgorithmRow>& algorithm_rows() {
 }
 
 const AlgorithmRow& find_algorithm(const std::string& name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const AlgorithmRow& row : algorithm_rows()) {
     if (row.name == name) return row;
-    names += (names.empty() ? "" : ", ") + row.name;
+    names.push_back(row.name);
   }
-  throw std::invalid_argument(fmt::format("algorithm '{}' is unknown: choose from {}", name, names));
+  refuse_unknown("algorithm", name, names);
 }
 
 std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const AlgorithmSettings& settings) {

@@ -129,7 +129,7 @@ IterationSummary Saba::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   state.inner.w = descend(w, g[0], options_.inner_rate * options_.inner_schedule.factor(state.inner.step));
   ++state.inner.step;
   state.v = descend(v, g[1] - f[0], options_.linear_rate * options_.linear_schedule.factor(state.iteration));
-  state.x = outer().step(x, direction, state.outer);
+  state.x = outer_step(oracle, x, direction, state.outer);
   return {.direction = direction, .outer_loss = of_f.loss, .status = Status::ok};
 }
 

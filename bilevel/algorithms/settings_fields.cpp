@@ -45,6 +45,7 @@ class Table {
     }
     return field;
   }
+  void heading(const char* text) { f_.heading(text); }
   Fields<O> done() { return std::move(f_); }
 
  private:
@@ -57,6 +58,7 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
   static const Fields<AlgorithmSettings> table = [] {
     using O = AlgorithmSettings;
     Table f;
+    f.heading("algorithm");
     f.add(
         "method", [](O & o) -> auto& { return o.method; },
         "estimator of the hypergradient; auto: what `bilevel diagnose` recommends");
@@ -83,6 +85,7 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
     f.add(
         "error_bound", [](O & o) -> auto& { return o.with_bound; },
         "double loops: bound every hypergradient's distance from the exact one (docs/bounds.md)");
+    f.heading("settings of particular algorithms");
     f.add(
         "strong_convexity", [](O & o) -> auto& { return o.strong_convexity; },
         "mu, which sets how fast stocbio's Hessian batches shrink (0 = all the same size) and the value to "
@@ -106,6 +109,7 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
         "rate of w's steps; 0 = the outer rate; default in solve and compare: a tenth of the inner rate");
     f.add(
         "barrier", [](O & o) -> auto& { return o.barrier; });
+    f.heading("inner loop");
     f.add(
         "inner_steps", [](O & o) -> auto& { return o.inner.steps; });
     f.add(
@@ -122,6 +126,7 @@ const Fields<AlgorithmSettings>& AlgorithmSettings::fields() {
     f.add(
         "inner_schedule", [](O & o) -> auto& { return o.inner.schedule; },
         fmt::format("how the inner rate falls: {}", schedule_words));
+    f.heading("outer steps");
     f.add(
         "outer_rate", [](O & o) -> auto& { return o.outer.rate; },
         "rate of the outer steps; default: chosen by the command");

@@ -11,7 +11,7 @@ namespace bilevel {
 
 void SingleLoopOptions::validate() const {
   if (solver != "neumann" && solver != "cg") {
-    throw std::invalid_argument(fmt::format("single loop: solver = '{}' must be neumann or cg", solver));
+    throw std::invalid_argument(fmt::format("single loop: solver = {}: must be neumann or cg", solver));
   }
   storm.validate("single-loop-" + solver);
   require_at_least("single-loop-" + solver, "terms", terms, 0);

@@ -62,7 +62,7 @@ IterationSummary Soba::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   ++state.inner.step;
   state.v =
       descend(state.v, along.v, options_.linear_rate * options_.linear_schedule.factor(state.iteration));
-  state.x = outer().step(state.x, along.x, state.outer);
+  state.x = outer_step(oracle, state.x, along.x, state.outer);
   return {.direction = along.x, .outer_loss = along.outer_loss, .status = Status::ok};
 }
 

@@ -305,10 +305,7 @@ class SolveRun {
   FailureCause failed_solves_cause(const AlgorithmState& at) const {
     const auto settings = settings_now();
     const AlgorithmSettings* known = settings ? &*settings : nullptr;
-    const auto times = [&](Status status) {
-      const auto found = state_.so_far.statuses.find(std::string(name_of(status)));
-      return found == state_.so_far.statuses.end() ? 0 : found->second;
-    };
+    const auto times = [&](Status status) { return times_of(status, state_.so_far.statuses); };
     return times(Status::diverged) > times(Status::negative_curvature) + times(Status::breakdown)
                ? find_linear_cause(oracle_.problem(), known, at)
                : find_curvature_cause(oracle_.problem(), known, at);

@@ -97,7 +97,7 @@ IterationSummary Stable::advance(Oracle& oracle, AlgorithmState& state, Streams&
   const Projected projected_hessian = project(hessian);
   state.v = projected_hessian.solve(f.w);
   const Tensor direction = f.x - cross.mv(state.v);
-  state.x = projected(oracle.problem(), outer().step(x, direction, state.outer));
+  state.x = projected(oracle.problem(), outer_step(oracle, x, direction, state.outer));
   // w*(x) moves by -H^-1 C' (x+ - x) to first order.
   state.inner.w =
       descend(w, gradient, options_.inner_rate) - projected_hessian.solve(cross.t().mv(state.x - x));

@@ -92,7 +92,7 @@ IterationSummary Stocbio::advance(Oracle& oracle, AlgorithmState& state, Streams
   }
   request.cross = streams.inner("cross");  // D_G
   const Hypergradient estimate = series_.estimate(oracle, request);
-  state.x = outer().step(state.x, estimate.value, state.outer);
+  state.x = outer_step(oracle, state.x, estimate.value, state.outer);
   return {.direction = estimate.value, .outer_loss = estimate.outer_loss, .status = estimate.status};
 }
 

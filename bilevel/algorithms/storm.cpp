@@ -59,7 +59,7 @@ IterationSummary StormLoop::advance(Oracle& oracle, AlgorithmState& state, Strea
   }
   const Tensor momentum = state.memory["momentum"];
 
-  state.x = projected(oracle.problem(), outer().step(x, momentum, state.outer));
+  state.x = projected(oracle.problem(), outer_step(oracle, x, momentum, state.outer));
   const Tensor gradient = oracle.inner_gradient(w, state.x, streams.inner("steps"));
   state.inner.w = descend(w, gradient, options_.inner_rate * factor);
   ++state.inner.step;

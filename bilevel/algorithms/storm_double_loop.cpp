@@ -96,7 +96,7 @@ IterationSummary StormDoubleLoop::advance(Oracle& oracle, AlgorithmState& state,
     status = first.status;
   }
   const Tensor momentum = state.memory.at("momentum");
-  state.x = projected(oracle.problem(), outer().step(x, momentum, state.outer));
+  state.x = projected(oracle.problem(), outer_step(oracle, x, momentum, state.outer));
   const Sample sample = draw(streams);
   const InnerAndHypergradient newer = evaluate(oracle, state.x, start, sample);
   const InnerAndHypergradient older = evaluate(oracle, x, start, sample);
@@ -108,7 +108,7 @@ IterationSummary StormDoubleLoop::advance(Oracle& oracle, AlgorithmState& state,
   return {.direction = state.memory.at("momentum"),
           .outer_loss = newest.outer_loss,
           .status = status,
-          .needs_positive = estimator_->name() == "cg" || estimator_->name() == "fixed-point"};
+          .needs_positive = estimator_->needs_positive_curvature()};
 }
 
 }  // namespace bilevel

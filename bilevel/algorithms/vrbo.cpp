@@ -107,7 +107,7 @@ IterationSummary Vrbo::advance(Oracle& oracle, AlgorithmState& state, Streams& s
   if (state.iteration > 0) summary = follow_x(oracle, state, streams, large);
   if (large) summary = large_batch(oracle, state, streams);
   state.memory["previous/x"] = state.x;
-  state.x = outer().step(state.x, summary.direction, state.outer);
+  state.x = outer_step(oracle, state.x, summary.direction, state.outer);
   return summary;
 }
 

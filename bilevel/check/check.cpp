@@ -201,8 +201,8 @@ class Checker {
   EstimatorSettings settings_for(const Method& method) const {
     EstimatorSettings settings = options_.settings;
     if (krylov_to_rounding(method)) {
-      settings.terms = std::clamp<int64_t>(10 * start_.numel(), 100,
-                                           method.name == "cg" ? most_cg_steps : most_minres_steps);
+      settings.terms = std::clamp<int64_t>(
+          10 * start_.numel(), 100, method.traits.negative_curvature ? most_minres_steps : most_cg_steps);
       settings.relative_tolerance = start_.scalar_type() == at::kDouble ? 1e-12 : 1e-5;
     }
     if (!options_.budget_given) {
@@ -213,10 +213,12 @@ class Checker {
     return settings;
   }
 
-  MethodRow compare(const Method& method, Hypergradient hypergradient) const {
+  MethodRow compare(const Method& method, const HypergradientEstimator& estimator,
+                    Hypergradient hypergradient) const {
     MethodRow row{.name = method.name,
                   .implicit = method.implicit,
                   .own = method.own != nullptr,
+                  .traits = estimator.traits(),
                   .terms = {},
                   .hypergradient = std::move(hypergradient),
                   .error_implicit = none,
@@ -241,9 +243,10 @@ class Checker {
   }
 
   // Forward mode takes T * m products of two kinds: minutes or days where x is large. It is run if asked for
-  // by name.
-  std::string too_long(const std::string& name) {
-    if (by_name() || name != "forward" || options_.inner.steps == 0) return {};
+  // by name, and so is one of a user's own.
+  std::string too_long(const Method& method) {
+    const bool asked_for = by_name() || method.own;
+    if (asked_for || !method.traits.per_outer_variable || options_.inner.steps == 0) return {};
     const auto linear = oracle_.linearize(final_.final.w, x_, Batch{});
     linear->hessian(final_.final.w);
     const auto begin = std::chrono::steady_clock::now();
@@ -251,22 +254,21 @@ class Checker {
     const double product = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     const double products = 2.0 * static_cast<double>(options_.inner.steps * x_.numel());
     if (product * products <= options_.patience) return {};
-    return fmt::format(
-        "not run: {:.3g} products would take about {:.0f} s; request it with --methods forward", products,
-        product * products);
+    return fmt::format("not run: {:.3g} products would take about {:.0f} s; request it with --methods {}",
+                       products, product * products, method.name);
   }
 
   bool krylov_to_rounding(const Method& method) const {
-    return !method.own && !options_.terms_given && (method.name == "cg" || method.name == "minres");
+    return !method.own && !options_.terms_given && method.traits.approach == Approach::krylov;
   }
 
   MethodRow run_method(const Method& method) {
     say(method.name);
     const auto estimator = method.make(settings_for(method));
-    MethodRow row = compare(method, {});
-    if (!method.own) row.why = too_long(method.name);
+    MethodRow row = compare(method, *estimator, {});
+    row.why = too_long(method);
     if (row.why.empty())
-      row = compare(method,
+      row = compare(method, *estimator,
                     estimator->estimate(oracle_, {.x = x_, .inner = final_, .with_bound = with_bound()}));
     row.terms = krylov_to_rounding(method) ? row.hypergradient.iterations : estimator->terms();
     return row;
@@ -274,8 +276,8 @@ class Checker {
 
   void run_sweep() {
     const auto [from, to] = *options_.sweep;
-    const BoundInputs inputs = bound_inputs(oracle_, x_, final_, result_.spectrum,
-                                            options_.settings.curvature, options_.settings.linear_rate);
+    const TheoryInputs inputs =
+        theory_inputs(oracle_, x_, final_, result_.spectrum, options_.settings.curvature);
     const Tensor at_iterate = inverse_at_iterate();
     KnownConstants known;
     for (const Method& method : methods_) {
@@ -293,13 +295,13 @@ class Checker {
             .x = x_, .inner = final_, .with_bound = with_bound() && !method.implicit};
         Hypergradient found = estimator->estimate(oracle_, request);
         if (with_bound() && method.implicit) add_error_bound(oracle_, request, found, &known);
-        MethodRow row = compare(method, std::move(found));
+        MethodRow row = compare(method, *estimator, std::move(found));
         row.terms = k;
         if (reference.defined()) {
           const double scale = reference.norm().item<double>();
           row.own_error = relative_error(row.hypergradient.value, reference);
           const bool applies = method.implicit || options_.inner.optimizer == "gd";
-          if (applies) row.theory = theory_of_terms(method.name, k, inputs) / (scale > 0 ? scale : 1);
+          if (applies) row.theory = estimator->theory(inputs) / (scale > 0 ? scale : 1);
         }
         result_.sweep.push_back(std::move(row));
       }

@@ -37,8 +37,9 @@ struct CheckOptions {
 // NaN stands for "there is none" in every number here.
 struct MethodRow {
   std::string name;
-  bool implicit = false;         // what it is an estimate of (HypergradientEstimator::implicit)
-  bool own = false;              // not of the registry
+  bool implicit = false;  // what it is an estimate of (HypergradientEstimator::implicit)
+  bool own = false;       // not of the registry
+  EstimatorTraits traits;
   std::optional<int64_t> terms;  // K, for the estimators that have one
   Hypergradient hypergradient;   // value undefined where it was not run
   double error_implicit, error_unrolled, cosine_implicit, cosine_unrolled;

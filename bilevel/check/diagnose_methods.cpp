@@ -16,7 +16,7 @@ constexpr int64_t large_inner = 1000;  // unknowns, above which nothing is facto
 
 bool Diagnoser::worth_measuring(const Method& row) const {
   if (!(row.implicit ? implicit_ : unrolled_).defined()) return false;
-  return row.name != "forward" ||
+  return !row.traits.per_outer_variable ||
          2 * loop_steps() * x_.numel() <= options_.calls_per_method;  // T m products of two kinds
 }
 
@@ -26,16 +26,18 @@ void Diagnoser::diagnose_method(const Method& row) {
   d.name = row.name;
   d.inner_steps = inner_.steps;
   d.error = d.asked_error = d.another_error = none;
-  if (has_terms(row.name)) {
-    d.asked_terms = row.name == "truncated" ? std::min(options_.settings.truncate, inner_.steps)
-                                            : options_.settings.terms;
-    if (row.name == "nystrom") d.asked_terms = std::clamp<int64_t>(*d.asked_terms, 1, start_.numel());
+  if (row.has_terms) {
+    d.asked_terms = row.traits.approach == Approach::last_steps
+                        ? std::min(options_.settings.truncate, inner_.steps)
+                        : options_.settings.terms;
+    if (row.traits.approach == Approach::low_rank)
+      d.asked_terms = std::clamp<int64_t>(*d.asked_terms, 1, start_.numel());
   }
   if (!worth_measuring(row)) {
     predict(row, d);
-  } else if (has_terms(row.name)) {
+  } else if (row.has_terms) {
     measure_terms(row, d);
-  } else if (is_reverse(row.name)) {
+  } else if (row.traits.approach == Approach::all_steps) {
     measure_reverse(row, d);
   } else {
     measure_once(row, d);
@@ -45,10 +47,11 @@ void Diagnoser::diagnose_method(const Method& row) {
 }
 
 void Diagnoser::judge(const Method& row, MethodDiagnosis& d) const {
+  const Approach approach = row.traits.approach;
   if (result_.reference == ReferenceKind::unrolled && row.implicit) {
     d.usable = false;
     d.note = "the derivative through a learned start or rate is not implicit";
-  } else if (is_one_of(row.name, {"one-step", "t1t2"})) {
+  } else if (approach == Approach::last_step || approach == Approach::identity) {
     d.usable = false;
     d.note = "it has no K that would lower its error as x moves";
   } else if (row.implicit && !result_.solution && !invertible_) {
@@ -57,10 +60,10 @@ void Diagnoser::judge(const Method& row, MethodDiagnosis& d) const {
   } else if (d.basis == Basis::bound) {
     d.usable = false;
     d.note = "only a bound, which ignores that the inner problem is not solved";
-  } else if (is_one_of(row.name, {"general-backward", "general-forward"})) {
+  } else if (row.traits.plain_steps) {
     d.usable = false;
     d.note = "equals reverse for plain steps and does not handle momentum";
-  } else if (row.name == "exact") {
+  } else if (approach == Approach::inverse) {
     d.usable = false;
     d.note = "a reference: cg with enough K is as good and has a known cost";
   } else if (row.own && d.basis == Basis::none) {
@@ -72,7 +75,8 @@ void Diagnoser::judge(const Method& row, MethodDiagnosis& d) const {
 }
 
 void Diagnoser::measure_once(const Method& row, MethodDiagnosis& d) {
-  if (row.name == "exact" && start_.numel() > large_inner && result_.inner_basis == Basis::measured) {
+  if (row.traits.approach == Approach::inverse && !row.own && start_.numel() > large_inner &&
+      result_.inner_basis == Basis::measured) {
     d.error = result_.inner_error;  // nearly exact inverses were measured along the loop
     d.basis = Basis::measured;
     d.reaches = d.error <= options_.accuracy;
@@ -93,8 +97,8 @@ void Diagnoser::measure_terms(const Method& row, MethodDiagnosis& d) {
   Trial asked = try_terms(row, *d.asked_terms, inner_.steps);
   d.asked_error = asked.error;
   d.asked_basis = Basis::measured;
-  int64_t most = row.name == "truncated" ? inner_.steps : int64_t{1} << 24;
-  if (row.name == "nystrom") most = start_.numel();
+  int64_t most = row.traits.approach == Approach::last_steps ? inner_.steps : int64_t{1} << 24;
+  if (row.traits.approach == Approach::low_rank) most = start_.numel();
   const int64_t budget = calls() + options_.calls_per_method;
   Trial last;
   std::map<int64_t, Trial> tried;
@@ -107,7 +111,7 @@ void Diagnoser::measure_terms(const Method& row, MethodDiagnosis& d) {
   };
   const LeastTermsOptions search{.most = most,
                                  .target = total_share * options_.accuracy,
-                                 .contraction = contraction_of(row.name),
+                                 .contraction = contraction_of(row),
                                  .floor = std::isfinite(result_.inner_error) ? result_.inner_error : 0};
   const LeastTerms found = least_terms(error_at, search, [&](int64_t k) { return calls() + k <= budget; });
   d.terms = found.terms;
@@ -150,7 +154,7 @@ void Diagnoser::find_reverse_steps(const Method& row) {
 }
 
 void Diagnoser::measure_reverse(const Method& row, MethodDiagnosis& d) {
-  const bool first = row.name == "reverse";
+  const bool first = row.name == "reverse";  // it decides T for all of them
   if (first && result_.solution && !options_.given.steps) find_reverse_steps(row);
   d.inner_steps = loop_steps();
   const bool found = reverse_ && !reverse_->extrapolated;
@@ -160,7 +164,10 @@ void Diagnoser::measure_reverse(const Method& row, MethodDiagnosis& d) {
     d.another_error = reverse_trial_.another_error;
     d.reaches = reverse_->reached || reverse_->error <= options_.accuracy;
     set_cost(row, reverse_trial_, d);
-  } else if (!reverse_ || (found && 3 * d.inner_steps <= options_.calls_per_method)) {
+    return;
+  }
+  const bool affordable = 3 * d.inner_steps <= options_.calls_per_method;
+  if (!reverse_ || (found && affordable) || row.own) {
     const Trial trial = try_terms(row, 0, d.inner_steps);
     d.basis = Basis::measured;
     d.error = trial.error;
@@ -168,8 +175,8 @@ void Diagnoser::measure_reverse(const Method& row, MethodDiagnosis& d) {
     d.reaches = d.error <= options_.accuracy && !(d.another_error > options_.accuracy);
     set_cost(row, trial, d);
   } else {
-    count_steps(row.name, d.inner_steps, d);
-    if (!gives_what_reverse_does(row.name)) return;
+    set_predicted_cost(*cost_of(row, 0, d.inner_steps), d);
+    if (!gives_what_reverse_does(row)) return;
     d.basis = Basis::extrapolated;
     d.error = reverse_->error;
     d.reaches = reverse_->reached;

@@ -85,7 +85,7 @@ void Diagnoser::take(const MethodDiagnosis* best) {
   r.another_error = best->another_error;
   if (method(r.method).implicit && !method(r.method).own) {
     r.curvature = options_.settings.curvature;
-    if (is_series(r.method)) r.linear_rate = options_.settings.linear_rate;
+    if (method(r.method).traits.approach == Approach::series) r.linear_rate = options_.settings.linear_rate;
   }
 }
 

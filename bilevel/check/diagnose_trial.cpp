@@ -7,18 +7,6 @@
 
 namespace bilevel::diagnosis {
 
-bool is_one_of(const std::string& name, std::initializer_list<const char*> names) {
-  return std::any_of(names.begin(), names.end(), [&](const char* other) { return name == other; });
-}
-bool has_terms(const std::string& name) {
-  return is_one_of(name, {"truncated", "neumann", "cg", "minres", "fixed-point", "nystrom"});
-}
-bool is_series(const std::string& name) { return is_one_of(name, {"neumann", "fixed-point"}); }
-bool is_reverse(const std::string& name) {
-  return is_one_of(name, {"reverse", "reverse-sqrt", "reverse-binomial", "general-backward",
-                          "general-forward", "forward"});
-}
-
 int64_t binomial_slots(int64_t steps) {
   return 1 + static_cast<int64_t>(std::log2(static_cast<double>(steps + 1)));
 }
@@ -36,13 +24,18 @@ Hypergradient Diagnoser::run_from_start(Oracle& oracle, const HypergradientEstim
   return hypergradient_at(oracle, x_, start_, options, estimator).hypergradient;
 }
 
-Hypergradient Diagnoser::estimate(Oracle& oracle, const Method& row, int64_t terms, int64_t steps) {
+std::shared_ptr<const HypergradientEstimator> Diagnoser::made(const Method& row, int64_t terms,
+                                                              int64_t steps) const {
   EstimatorSettings settings = options_.settings;
   settings.terms = settings.truncate = terms;
   settings.byte_budget = std::max<int64_t>(state_bytes() * binomial_slots(steps), 1);
-  const auto estimator = row.make(settings);
+  return row.make(settings);
+}
+
+Hypergradient Diagnoser::estimate(Oracle& oracle, const Method& row, int64_t terms, int64_t steps) {
+  const auto estimator = made(row, terms, steps);
   if (row.own) return run_from_start(oracle, *estimator, steps);  // no one knows what it reads of the steps
-  if (row.name == "truncated") {
+  if (row.traits.approach == Approach::last_steps) {
     return estimator->estimate(oracle, {.x = x_, .inner = kept_trajectory(steps)});
   }
   if (result_.reference != ReferenceKind::unrolled && estimator->keeps(steps, state_bytes()).empty()) {
@@ -92,18 +85,11 @@ const Trajectory& Diagnoser::kept_trajectory(int64_t steps) {
 }
 
 // Of a term of its series, or of a step that goes back; 1 = not known.
-double Diagnoser::contraction_of(const std::string& name) const {
+double Diagnoser::contraction_of(const Method& row) const {
+  if (!row.implicit) return result_.solution ? result_.contraction : 1;
   const Spectrum& s = result_.solution ? result_.solution->spectrum : inverted_;
-  if (is_series(name)) {
-    const double rate = options_.settings.linear_rate > 0 ? options_.settings.linear_rate : inner_.rate;
-    return s.contraction(rate);
-  }
-  if (name == "cg" && positive(s)) {
-    const double root = std::sqrt(s.largest / s.smallest);
-    return (root - 1) / (root + 1);
-  }
-  if ((name == "truncated" || is_reverse(name)) && result_.solution) return result_.contraction;
-  return 1;
+  if (row.traits.approach == Approach::krylov && !positive(s)) return 1;
+  return row.make(options_.settings)->contraction(s, inner_.rate);
 }
 
 double Diagnoser::seconds_of(const OracleCounts& c) const {
@@ -117,12 +103,14 @@ double Diagnoser::seconds_of(const OracleCounts& c) const {
 // more.
 void Diagnoser::set_cost(const Method& row, const Trial& trial, MethodDiagnosis& d) const {
   const int64_t more = d.terms ? *d.terms - trial.terms : 0;
-  if (more != 0 && row.name == "truncated") return count_steps(row.name, *d.terms, d);
+  if (more != 0 && row.traits.approach == Approach::last_steps) {
+    return set_predicted_cost(*cost_of(row, *d.terms, inner_.steps), d);
+  }
   d.counts = trial.hypergradient.counts;
   d.counts.hessian += more;
   d.counts.samples += more * named_.problem->inner_samples();
   d.bytes = trial.hypergradient.bytes_kept;
-  if (row.name == "nystrom") d.bytes += more * static_cast<int64_t>(start_.nbytes());
+  if (row.traits.approach == Approach::low_rank) d.bytes += more * static_cast<int64_t>(start_.nbytes());
   add_inner_loop(d);
 }
 

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <limits>
 #include <map>
 #include <memory>
@@ -35,11 +34,6 @@ inline double since(Clock::time_point begin) {
 inline double length(const Tensor& t) { return t.norm().item<double>(); }
 double relative_error(const Tensor& value, const Tensor& reference);
 
-bool is_one_of(const std::string& name, std::initializer_list<const char*> names);
-bool has_terms(const std::string& name);
-bool is_series(const std::string& name);
-// The same numbers as reverse, kept or ordered in another way.
-bool is_reverse(const std::string& name);
 // States that reverse-binomial keeps here: as many as it takes to recompute each step a few times.
 int64_t binomial_slots(int64_t steps);
 
@@ -97,19 +91,22 @@ class Diagnoser {
     double another_error = none;
     int64_t terms = 0, steps = 0;
   };
+  // With this K, and room for the states of so many steps.
+  std::shared_ptr<const HypergradientEstimator> made(const Method& row, int64_t terms, int64_t steps) const;
   Hypergradient run_from_start(Oracle& oracle, const HypergradientEstimator& estimator, int64_t steps);
   Hypergradient estimate(Oracle& oracle, const Method& row, int64_t terms, int64_t steps);
   Trial try_terms(const Method& row, int64_t terms, int64_t steps);
   double another_error(const Method& row, int64_t terms, int64_t steps);
   double worse_error(const Method& row, Trial& trial);
   const Trajectory& kept_trajectory(int64_t steps);
-  double contraction_of(const std::string& name) const;
+  double contraction_of(const Method& row) const;
   double seconds_of(const OracleCounts& c) const;
   void set_cost(const Method& row, const Trial& trial, MethodDiagnosis& d) const;
   void add_inner_loop(MethodDiagnosis& d) const;
   int64_t loop_steps() const;  // T of what goes through the steps
-  bool gives_what_reverse_does(const std::string& name) const;
-  void count_steps(const std::string& name, int64_t steps, MethodDiagnosis& d) const;
+  bool gives_what_reverse_does(const Method& row) const;
+  std::optional<StepsCost> cost_of(const Method& row, int64_t terms, int64_t steps) const;
+  void set_predicted_cost(const StepsCost& cost, MethodDiagnosis& d) const;
   bool worth_measuring(const Method& row) const;
   void diagnose_method(const Method& row);
   void judge(const Method& row, MethodDiagnosis& d) const;
@@ -119,7 +116,7 @@ class Diagnoser {
   void measure_reverse(const Method& row, MethodDiagnosis& d);
   void predict(const Method& row, MethodDiagnosis& d);
   void predict_terms(const Method& row, MethodDiagnosis& d);
-  void find_bound_inputs();
+  void find_theory_inputs();
 
   // The choice.
   const Method& method(const std::string& name) const;
@@ -151,7 +148,7 @@ class Diagnoser {
   std::unique_ptr<WithLinearOuter> another_;
   std::unique_ptr<Oracle> another_oracle_;
   Tensor another_implicit_, another_unrolled_;
-  std::optional<BoundInputs> bound_inputs_;
+  std::optional<TheoryInputs> theory_inputs_;
   double scale_ = 0;
 };
 

@@ -9,7 +9,10 @@ namespace bilevel {
 
 Method registry_method(const std::string& name) {
   const auto estimator = make_estimator(name, {});
-  return {.name = name, .implicit = estimator->implicit(), .has_terms = estimator->terms().has_value()};
+  return {.name = name,
+          .implicit = estimator->implicit(),
+          .traits = estimator->traits(),
+          .has_terms = estimator->terms().has_value()};
 }
 
 std::vector<Method> all_methods(const std::vector<std::string>& names, const EstimatorList& own) {
@@ -23,7 +26,8 @@ std::vector<Method> all_methods(const std::vector<std::string>& names, const Est
       throw std::invalid_argument(fmt::format(
           "own: the estimator '{}' has the name of another row: rename it, or leave the other out", name));
     }
-    methods.push_back({.name = name, .implicit = estimator->implicit(), .own = estimator});
+    methods.push_back(
+        {.name = name, .implicit = estimator->implicit(), .traits = estimator->traits(), .own = estimator});
   }
   return methods;
 }

@@ -13,6 +13,7 @@ namespace bilevel {
 struct Method {
   std::string name;
   bool implicit = false;                                   // HypergradientEstimator::implicit
+  EstimatorTraits traits = {};                             // the same of these; their rate is the settings'
   bool has_terms = false;                                  // the settings decide its K
   std::shared_ptr<const HypergradientEstimator> own = {};  // null = of the registry
 

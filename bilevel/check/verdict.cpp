@@ -60,33 +60,35 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckResult& r, doub
   const Status status = row.hypergradient.status;
   if (status == Status::not_finite) return "the estimate is not finite";
   const std::string obstacle = implicit_obstacle(r, exact_error);
-  const bool is_series = row.name == "neumann" || row.name == "fixed-point" || row.name == "general-forward";
-  const double rate = row.name == "general-forward" ? r.inner_rate : r.linear_rate;
+  const Approach approach = row.traits.approach;
+  const bool along_steps = approach == Approach::all_steps;  // a series whose terms are the inner steps
+  const bool is_series = approach == Approach::series || along_steps;
+  const double rate = row.traits.linear_rate > 0 ? row.traits.linear_rate : r.inner_rate;
   if (is_series && rate > r.spectrum.largest_safe_rate()) {
     return fmt::format("rate {:.3g} is too large for the spectrum: a series needs less than {:.3g}", rate,
                        r.spectrum.largest_safe_rate());
   }
-  if (r.spectrum.has_negative_curvature() && row.name != "exact" && row.name != "minres") {
+  if (r.spectrum.has_negative_curvature() && !row.traits.negative_curvature) {
     return negative_curvature(r);
   }
-  if (row.name == "t1t2") {
+  if (approach == Approach::identity) {
     return fmt::format("replaces H^-1 by the identity, but H's eigenvalues are {:.3g} to {:.3g}",
                        r.spectrum.smallest, r.spectrum.largest);
   }
   if (!obstacle.empty()) return obstacle;
-  if (row.name == "nystrom")
-    return fmt::format("rank {} is too low for {} unknowns", row.terms.value_or(0), r.inner_size);
-  if (row.name == "general-forward" && !is_hessian(r.curvature)) {
+  if (approach == Approach::low_rank && row.terms)
+    return fmt::format("rank {} is too low for {} unknowns", *row.terms, r.inner_size);
+  if (along_steps && !is_hessian(r.curvature)) {
     return fmt::format("follows the Hessian along the inner iterates, not the {}",
                        curvature_text(r.curvature));
   }
-  if (row.name == "general-forward") {
+  if (along_steps) {
     return fmt::format("T = {} inner steps are too few for its single recursion{}", r.inner.steps,
                        needed_terms(r, r.contraction));
   }
-  if (is_series)
-    return fmt::format("the series is too short at K = {}{}", row.terms.value_or(0),
-                       needed_terms(r, r.series_contraction));
+  if (is_series && row.terms)
+    return fmt::format("the series is too short at K = {}{}", *row.terms,
+                       needed_terms(r, r.spectrum.contraction(rate)));
   if (row.hypergradient.relative_residual > r.trust_below) {
     return fmt::format("linear system unsolved: relative residual {:.2g} after {} steps; take more --terms",
                        row.hypergradient.relative_residual, row.hypergradient.iterations);
@@ -106,14 +108,14 @@ std::string why_implicit_is_off(const MethodRow& row, const CheckResult& r, doub
 
 std::string why_unrolled_is_off(const MethodRow& row, const CheckResult& r) {
   if (row.hypergradient.status == Status::not_finite) return "the estimate is not finite";
-  if (row.name == "one-step") {
+  const Approach approach = row.traits.approach;
+  if (approach == Approach::last_step) {
     return fmt::format("differentiates 1 of T = {} steps{}", r.inner.steps, needed_steps(r));
   }
-  if (row.name == "truncated") {
-    return fmt::format("keeps K = {} of T = {} steps{}", row.terms.value_or(0), r.inner.steps,
-                       needed_steps(r));
+  if (approach == Approach::last_steps && row.terms) {
+    return fmt::format("keeps K = {} of T = {} steps{}", *row.terms, r.inner.steps, needed_steps(r));
   }
-  if (row.name == "general-backward") {
+  if (row.traits.plain_steps) {
     return "Lemma 2 describes gradient descent without momentum, from a fixed start at a fixed rate";
   }
   if (row.own) {
@@ -123,9 +125,9 @@ std::string why_unrolled_is_off(const MethodRow& row, const CheckResult& r) {
   return "differs from the unrolled reference: this is a bug, please report it";
 }
 
-double error_of(const CheckResult& r, const std::string& name) {
+double error_of_inverse(const CheckResult& r) {
   for (const MethodRow& row : r.methods) {
-    if (row.name == name) return row.error_implicit;
+    if (row.traits.approach == Approach::inverse) return row.error_implicit;
   }
   return 0;  // not among the estimators: nothing is known against it
 }
@@ -175,7 +177,8 @@ std::string cheapest(const std::vector<const MethodRow*>& rows) {
   };
   for (const MethodRow* row : rows) {
     // The exact one factorises a dense matrix besides: its products are not what it costs.
-    if (row->name != "exact" && (best == nullptr || products(*row) < products(*best))) best = row;
+    if (row->traits.approach != Approach::inverse && (best == nullptr || products(*row) < products(*best)))
+      best = row;
   }
   if (best == nullptr) return "Only the exact inverse is right here.";
   return fmt::format("The cheapest of them is {}: {} Hessian and {} cross products.", best->name,
@@ -238,7 +241,7 @@ std::vector<std::string> trusted_for(const MethodRow& row, const CheckResult& re
 }
 
 void judge(CheckResult& result) {
-  const double exact_error = error_of(result, "exact");
+  const double exact_error = error_of_inverse(result);
   for (MethodRow& row : result.methods) judge_row(row, result, exact_error);
   for (MethodRow& row : result.sweep) judge_row(row, result, exact_error);
 

@@ -18,8 +18,7 @@ ClippedInner::ClippedInner(std::unique_ptr<const InnerOptimizer> base, double la
     : base_(std::move(base)), largest_norm_(largest_norm) {
   if (!base_) throw std::invalid_argument("clipping: the optimizer that it goes around is null");
   if (!(largest_norm > 0) || !std::isfinite(largest_norm)) {
-    throw std::invalid_argument(
-        fmt::format("inner clip_norm = {}: must be finite and above 0", largest_norm));
+    throw std::invalid_argument(fmt::format("inner_clip = {}: must be finite and above 0", largest_norm));
   }
   name_ = fmt::format("{} clipped at {:g}", base_->name(), largest_norm);
 }

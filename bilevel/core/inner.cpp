@@ -1,8 +1,6 @@
 #include "bilevel/core/inner.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -203,17 +201,16 @@ InnerState InnerOptimizer::start(const Tensor& w) const {
 void InnerOptions::validate() const {
   const auto& names = inner_optimizer_names();
   if (std::find(names.begin(), names.end(), optimizer) == names.end()) {
-    throw std::invalid_argument(
-        fmt::format("inner optimizer '{}' is unknown: choose one of {}", optimizer, fmt::join(names, ", ")));
+    refuse_unknown("inner optimizer", optimizer, names);
   }
   // A trajectory remembers the batch of every step.
   require_between("inner_steps", steps, 0, 1'000'000'000);
   require_positive("inner_rate", rate);
-  require_below_one("inner momentum", momentum);
-  require_below_one("inner beta1", beta1);
-  require_below_one("inner beta2", beta2);
-  require_positive("inner epsilon", epsilon);
-  require(clip_norm >= 0 && std::isfinite(clip_norm), "inner clip_norm", clip_norm,
+  require_below_one("inner_momentum", momentum);
+  require_below_one("inner_beta1", beta1);
+  require_below_one("inner_beta2", beta2);
+  require_positive("inner_epsilon", epsilon);
+  require(clip_norm >= 0 && std::isfinite(clip_norm), "inner_clip", clip_norm,
           "finite and at least 0; 0 is no clipping");
   schedule.validate();
 }

@@ -16,6 +16,8 @@
 
 namespace bilevel {
 
+class FiniteChecks;  // core/finite.h
+
 using MatrixProduct = std::function<Tensor(const Tensor&)>;
 
 enum class Status {
@@ -74,6 +76,7 @@ using IndexedProduct = std::function<Tensor(const Tensor&, int64_t)>;
 struct NeumannOptions {
   int64_t terms = 10;
   double rate = 0.1;
+  FiniteChecks* checks = nullptr;  // of an oracle that may put looks at the device off; null = it looks
   void validate() const;
 };
 LinearResult neumann_series(const IndexedProduct& matrix, const Tensor& b, const NeumannOptions& options);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "bilevel/core/finite.h"
 #include "bilevel/core/linearization.h"
 #include "bilevel/core/problem.h"
 #include "bilevel/core/tensor.h"
@@ -54,10 +55,13 @@ class Oracle {
 
   const Problem& problem() const { return problem_; }
   const OracleCounts& counts() const { return counts_; }
+  // Whether numbers are finite is asked here by whoever has an oracle: a search on a GPU puts the looks off.
+  FiniteChecks& finite() { return finite_; }
 
  private:
   const Problem& problem_;
   OracleCounts counts_;
+  FiniteChecks finite_;
 };
 
 }  // namespace bilevel

@@ -42,7 +42,7 @@ void require_state(const OuterTransform& transform, const std::vector<Tensor>& s
 
 class ClipByNorm : public OuterTransform {
  public:
-  explicit ClipByNorm(double largest) : largest_(largest) { require_positive("outer", "clip_norm", largest); }
+  explicit ClipByNorm(double largest) : largest_(largest) { require_positive("outer_clip_norm", largest); }
   std::string name() const override { return "clip_by_norm"; }
   Tensor update(const Tensor& direction, const Tensor& /*x*/, int64_t /*step*/,
                 std::vector<Tensor>& /*state*/) const override {
@@ -60,9 +60,7 @@ class ClipByNorm : public OuterTransform {
 
 class ClipByValue : public OuterTransform {
  public:
-  explicit ClipByValue(double largest) : largest_(largest) {
-    require_positive("outer", "clip_value", largest);
-  }
+  explicit ClipByValue(double largest) : largest_(largest) { require_positive("outer_clip_value", largest); }
   std::string name() const override { return "clip_by_value"; }
   Tensor update(const Tensor& direction, const Tensor& /*x*/, int64_t /*step*/,
                 std::vector<Tensor>& /*state*/) const override {
@@ -75,7 +73,7 @@ class ClipByValue : public OuterTransform {
 
 class WeightDecay : public OuterTransform {
  public:
-  explicit WeightDecay(double decay) : decay_(decay) { require_nonnegative("outer", "weight_decay", decay); }
+  explicit WeightDecay(double decay) : decay_(decay) { require_nonnegative("outer_weight_decay", decay); }
   std::string name() const override { return "add_weight_decay"; }
   Tensor update(const Tensor& direction, const Tensor& x, int64_t /*step*/,
                 std::vector<Tensor>& /*state*/) const override {
@@ -88,9 +86,7 @@ class WeightDecay : public OuterTransform {
 
 class HeavyBall : public OuterTransform {
  public:
-  explicit HeavyBall(double momentum) : momentum_(momentum) {
-    require_below_one("outer", "momentum", momentum);
-  }
+  explicit HeavyBall(double momentum) : momentum_(momentum) { require_below_one("outer_momentum", momentum); }
   std::string name() const override { return "heavy_ball"; }
   std::vector<Tensor> init(const Tensor& x) const override { return {at::zeros_like(x)}; }
   Tensor update(const Tensor& direction, const Tensor& x, int64_t /*step*/,
@@ -107,9 +103,9 @@ class HeavyBall : public OuterTransform {
 class ScaleByAdam : public OuterTransform {
  public:
   ScaleByAdam(double beta1, double beta2, double epsilon) : beta1_(beta1), beta2_(beta2), epsilon_(epsilon) {
-    require_below_one("outer", "beta1", beta1);
-    require_below_one("outer", "beta2", beta2);
-    require_positive("outer", "epsilon", epsilon);
+    require_below_one("outer_beta1", beta1);
+    require_below_one("outer_beta2", beta2);
+    require_positive("outer_epsilon", epsilon);
   }
   std::string name() const override { return "scale_by_adam"; }
   std::vector<Tensor> init(const Tensor& x) const override { return {at::zeros_like(x), at::zeros_like(x)}; }
@@ -131,7 +127,7 @@ class ScaleByAdam : public OuterTransform {
 class ScaleByRate : public OuterTransform {
  public:
   ScaleByRate(double rate, const Schedule& schedule) : rate_(rate), schedule_(schedule) {
-    require_positive("outer", "rate", rate);
+    require_positive("outer_rate", rate);
     schedule.validate();
   }
   std::string name() const override { return "scale_by_rate"; }
@@ -145,8 +141,8 @@ class ScaleByRate : public OuterTransform {
   Schedule schedule_;
 };
 
-void require_finite_hypergradient(const Tensor& hypergradient, int64_t step) {
-  if (all_finite(hypergradient)) return;
+void require_finite_hypergradient(const Tensor& hypergradient, int64_t step, FiniteChecks& checks) {
+  if (checks.all_finite(hypergradient)) return;
   const Tensor finite = at::isfinite(hypergradient);
   const auto nans = at::isnan(hypergradient).sum().item<int64_t>();
   const auto bad = hypergradient.numel() - finite.sum().item<int64_t>();
@@ -158,14 +154,14 @@ void require_finite_hypergradient(const Tensor& hypergradient, int64_t step) {
 }
 
 // One answer for all tensors, so that a GPU is waited for once.
-bool finite_after(const Tensor& next, const OuterState& state) {
+bool finite_after(const Tensor& next, const OuterState& state, FiniteChecks& checks) {
   Tensor largest = next.numel() > 0 ? next.abs().max() : at::zeros({}, next.options());
   for (const auto& tensors : state.transforms) {
     for (const Tensor& tensor : tensors) {
       if (tensor.numel() > 0) largest = at::maximum(largest, tensor.abs().max());  // carries a NaN on
     }
   }
-  return finite_number(largest);
+  return checks.finite_number(largest);
 }
 
 std::vector<OuterTransformPointer> prepared(const OuterPreparation& preparation) {
@@ -211,7 +207,10 @@ OuterState OuterOptimizer::init(const Tensor& x) const {
   return state;
 }
 
-Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterState& state) const {
+Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterState& state,
+                            FiniteChecks* asked) const {
+  FiniteChecks at_once;
+  FiniteChecks& checks = asked != nullptr ? *asked : at_once;
   if (!alike(x, hypergradient)) {
     throw std::invalid_argument(
         fmt::format("OuterOptimizer::step: the hypergradient must be like x, {}, got {}", describe(x),
@@ -225,7 +224,7 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
   }
   Tensor direction = hypergradient.detach();
   const Tensor now = x.detach();
-  require_finite_hypergradient(direction, state.step);
+  require_finite_hypergradient(direction, state.step, checks);
 
   OuterState after = state;
   for (size_t i = 0; i < transforms_.size(); ++i) {
@@ -234,7 +233,7 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
   Tensor next = now - direction;
   // Squares that overflow make Adam divide by infinity, now and ever after: x would stand still without a
   // word.
-  if (!finite_after(next, after)) {
+  if (!finite_after(next, after, checks)) {
     throw NotFiniteError(
         fmt::format("outer step {}: the hypergradient is finite (largest entry {:.3g}) but x after the step, "
                     "or what the optimiser "
@@ -248,23 +247,23 @@ Tensor OuterOptimizer::step(const Tensor& x, const Tensor& hypergradient, OuterS
 }
 
 void OuterPreparation::validate() const {
-  require_nonnegative("outer", "clip_norm", clip_norm);
-  require_nonnegative("outer", "clip_value", clip_value);
-  require_nonnegative("outer", "weight_decay", weight_decay);
+  require_nonnegative("outer_clip_norm", clip_norm);
+  require_nonnegative("outer_clip_value", clip_value);
+  require_nonnegative("outer_weight_decay", weight_decay);
 }
 
 void OuterSgdOptions::validate() const {
-  require_positive("outer", "rate", rate);
-  require_below_one("outer", "momentum", momentum);
+  require_positive("outer_rate", rate);
+  require_below_one("outer_momentum", momentum);
   schedule.validate();
   preparation.validate();
 }
 
 void OuterAdamOptions::validate() const {
-  require_positive("outer", "rate", rate);
-  require_below_one("outer", "beta1", beta1);
-  require_below_one("outer", "beta2", beta2);
-  require_positive("outer", "epsilon", epsilon);
+  require_positive("outer_rate", rate);
+  require_below_one("outer_beta1", beta1);
+  require_below_one("outer_beta2", beta2);
+  require_positive("outer_epsilon", epsilon);
   schedule.validate();
   preparation.validate();
 }
@@ -305,8 +304,7 @@ OuterOptimizer make_outer_optimizer(const OuterOptions& o, std::vector<Projectio
                             .preparation = o.preparation},
                            std::move(projections));
   }
-  throw std::invalid_argument(fmt::format("outer: optimizer = '{}' is unknown: one of {}", o.optimizer,
-                                          fmt::join(outer_optimizer_names(), ", ")));
+  refuse_unknown("outer optimizer", o.optimizer, outer_optimizer_names());
 }
 
 }  // namespace bilevel

@@ -14,6 +14,8 @@
 
 namespace bilevel {
 
+class FiniteChecks;  // core/finite.h
+
 struct OuterState {
   int64_t step = 0;                             // updates made so far
   std::vector<std::vector<Tensor>> transforms;  // what each transform of the chain remembers, in its order
@@ -49,7 +51,9 @@ class OuterOptimizer {
   OuterState init(const Tensor& x) const;
   // The next x; neither tensor is written to. A hypergradient or a step that is not finite throws
   // NotFiniteError and leaves `state` as it was: a NaN is never stepped over in silence.
-  Tensor step(const Tensor& x, const Tensor& hypergradient, OuterState& state) const;
+  // Checks that put looks at the device off (Oracle::finite) find that later.
+  Tensor step(const Tensor& x, const Tensor& hypergradient, OuterState& state,
+              FiniteChecks* checks = nullptr) const;
 
  private:
   std::vector<OuterTransformPointer> transforms_;

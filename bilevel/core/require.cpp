@@ -1,6 +1,7 @@
 #include "bilevel/core/require.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <stdexcept>
@@ -57,6 +58,11 @@ void require_nonnegative(std::string_view owner, std::string_view option, double
 }
 void require_below_one(std::string_view owner, std::string_view option, double value) {
   if (!(value >= 0 && value < 1)) require_below_one(owned(owner, option), value);
+}
+
+void refuse_unknown(std::string_view what, std::string_view name, const std::vector<std::string>& choices) {
+  throw std::invalid_argument(
+      fmt::format("{} '{}' is unknown: choose from {}", what, name, fmt::join(choices, ", ")));
 }
 
 }  // namespace bilevel

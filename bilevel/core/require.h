@@ -1,10 +1,12 @@
 #pragma once
-// The bounds of options. All throw std::invalid_argument in the same words: what was given, and what must
-// hold, "inner_rate = -1: must be finite and above 0". An owner goes before it: "cg: tolerance = -1: must be
-// ...".
+// The bounds of options, and names that must be known. All throw std::invalid_argument in the same words:
+// what was given, and what must hold, "inner_rate = -1: must be finite and above 0". An owner goes before it:
+// "cg: tolerance = -1: must be ...".
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace bilevel {
 
@@ -22,5 +24,9 @@ void require_at_least(std::string_view owner, std::string_view option, int64_t v
 void require_positive(std::string_view owner, std::string_view option, double value);
 void require_nonnegative(std::string_view owner, std::string_view option, double value);
 void require_below_one(std::string_view owner, std::string_view option, double value);
+
+// "algorithm 'gradient' is unknown: choose from itd, soba".
+[[noreturn]] void refuse_unknown(std::string_view what, std::string_view name,
+                                 const std::vector<std::string>& choices);
 
 }  // namespace bilevel

@@ -1,7 +1,6 @@
 #include "bilevel/core/schedule.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -24,8 +23,7 @@ bool has_end(ScheduleKind kind) { return kind == ScheduleKind::cosine || kind ==
 ScheduleKind parse_schedule_kind(std::string_view name) {
   const auto* const found = std::find(names.begin(), names.end(), name);
   if (found == names.end()) {
-    throw std::invalid_argument(
-        fmt::format("schedule = '{}' is not known; choose one of: {}", name, fmt::join(names, ", ")));
+    refuse_unknown("schedule", name, {names.begin(), names.end()});
   }
   return static_cast<ScheduleKind>(found - names.begin());
 }

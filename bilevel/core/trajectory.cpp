@@ -10,7 +10,6 @@
 
 #include "bilevel/core/central_difference.h"
 #include "bilevel/core/errors.h"
-#include "bilevel/core/finite.h"
 
 namespace bilevel {
 namespace {
@@ -33,7 +32,7 @@ void require_defined(const Tensor& t, const char* otherwise) {
                                       InnerState state) {
   for (int64_t t = 0; t < trajectory.steps(); ++t) {
     state = replay_step(oracle, x, trajectory, t, state);
-    if (!all_finite(state.w)) throw_not_finite(trajectory, t, "w became NaN or infinite");
+    if (!oracle.finite().all_finite(state.w)) throw_not_finite(trajectory, t, "w became NaN or infinite");
   }
   throw_not_finite(trajectory, trajectory.steps() - 1, "w became NaN or infinite");
 }
@@ -75,12 +74,12 @@ Trajectory run_from(Oracle& oracle, const Tensor& x, const InnerState& start, bo
       state = replay_step(oracle, x, trajectory, t, state);
     } catch (const NotFiniteError& error) {
       // The loss may only show what an earlier step did to w.
-      if (t > 0 && !all_finite(state.w)) find_first_bad_step(oracle, x, trajectory, start);
+      if (t > 0 && !oracle.finite().all_finite(state.w)) find_first_bad_step(oracle, x, trajectory, start);
       throw_not_finite(trajectory, t, error.what());
     }
   }
   // One look at the end: a look at every step would stop a GPU's queue T times.
-  if (!all_finite(state.w)) find_first_bad_step(oracle, x, trajectory, start);
+  if (!oracle.finite().all_finite(state.w)) find_first_bad_step(oracle, x, trajectory, start);
   if (run.measure_gradient) {
     trajectory.gradient_norm = oracle.inner_gradient(state.w, x, Batch{}).norm().item<double>();
   }
@@ -163,7 +162,7 @@ void reverse_step(Oracle& oracle, const Tensor& x, const Trajectory& trajectory,
   if (by_difference) {
     const Tensor cross =
         central_difference([&](const Tensor& w) { return oracle.inner_gradient_in_outer(w, x, batch); },
-                           before.w, step.gradient, sweep.difference_step);
+                           before.w, step.gradient, sweep.difference_step, &oracle.finite());
     if (cross.defined()) sweep.x = sweep.x + cross;
     if (more) step.before.w = step.before.w + linear->hessian(step.gradient);
   } else if (more && through_x) {

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "bilevel/core/require.h"
 #include "bilevel/data/zip.h"
 #include "bilevel/export/formats.h"
 
@@ -26,8 +27,9 @@ const ExportFormat& format_of(const std::string& name) {
   const auto found = std::find_if(formats.begin(), formats.end(),
                                   [&](const ExportFormat& format) { return format.name == name; });
   if (found == formats.end()) {
-    throw std::invalid_argument(
-        fmt::format("format '{}' is unknown: choose from npz, torchscript and onnx", name));
+    std::vector<std::string> names;
+    for (const ExportFormat& format : formats) names.emplace_back(format.name);
+    refuse_unknown("format", name, names);
   }
   return *found;
 }

@@ -41,9 +41,13 @@ enum class FieldTier {
   more,    // in the whole help
 };
 
+// Which examples a field is about, in a job that takes them from one of two places.
+enum class DataSource { any, own_files, named_set };
+
 struct Field {
   std::string name, help;
-  std::string group = {};  // a heading of the help
+  std::string group = {};  // a heading of the help, and nothing else
+  DataSource source = DataSource::any;
   FieldType type = FieldType::text;
   bool is_list = false;
   bool is_repeated = false;  // a list whose values may hold commas: each is given by itself
@@ -88,14 +92,17 @@ struct Field {
 template <typename Options>
 class Fields {
  public:
-  // The rows that follow stand under this heading.
-  void heading(std::string group) { group_ = std::move(group); }
+  // The rows that are added from here on stand under this heading, and are about these examples.
+  void heading(std::string group, DataSource source = DataSource::any) {
+    group_ = std::move(group);
+    source_ = source;
+  }
 
   template <typename Member>
   Field& add(std::string name, Member member, std::string help) {
     using Value = std::remove_reference_t<std::invoke_result_t<Member, Options&>>;
     using Codec = FieldCodec<Value>;
-    Field field{.name = std::move(name), .help = std::move(help), .group = group_};
+    Field field{.name = std::move(name), .help = std::move(help), .group = group_, .source = source_};
     field.type = Codec::type;
     field.is_list = Codec::is_list;
     field.member = [member](void* options) -> void* { return &member(*static_cast<Options*>(options)); };
@@ -136,6 +143,7 @@ class Fields {
 
  private:
   std::string group_;
+  DataSource source_ = DataSource::any;
   std::vector<Field> rows_;
 };
 

@@ -61,6 +61,16 @@ std::string flag_of(const std::string& field) {
   return flag;
 }
 
+std::string no_effect(const std::string& option, const std::string& with,
+                      const std::vector<std::string>& users) {
+  std::string text = option + " has no effect " + (with.empty() ? "here" : "with " + with);
+  for (size_t i = 0; i < users.size(); ++i) {
+    text += (i == 0 ? "; only " : i + 1 < users.size() ? ", " : " and ") + users[i];
+  }
+  if (!users.empty()) text += users.size() == 1 ? " uses it" : " use it";
+  return text + ". Leave it out";
+}
+
 std::string marked_message(const std::exception& error) {
   const auto* marked = dynamic_cast<const WithMarkedMessage*>(&error);
   return marked != nullptr ? marked->marked() : error.what();

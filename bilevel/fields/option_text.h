@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace bilevel {
 
@@ -14,6 +15,11 @@ std::string named(const std::string& field, const std::string& value);  // inner
 std::string plain_text(const std::string& marked);  // as the library says it
 std::string flag_text(const std::string& marked);   // as on a command line
 std::string flag_of(const std::string& field);      // "inner_rate" -> "--inner-rate"
+
+// Why an option that would be ignored is refused, for an OptionError: "truncate has no effect with itd; only
+// krmd and double-loop use it. Leave it out". `with` may be empty, where nothing has been chosen yet.
+std::string no_effect(const std::string& option, const std::string& with,
+                      const std::vector<std::string>& users = {});
 
 // An exception whose message names options; what() is plain_text().
 class WithMarkedMessage {

@@ -37,6 +37,14 @@ std::vector<std::string> OptionsView::words(const Field& field) const {
 
 bool OptionsView::is_given(const Field& field) const { return given_->has(field.member(options_)); }
 
+std::vector<std::string> OptionsView::given_about(DataSource source) const {
+  std::vector<std::string> names;
+  for (const Field& field : fields()) {
+    if (field.source == source && is_given(field)) names.push_back(field.name);
+  }
+  return names;
+}
+
 void OptionsView::give(const Field& field, const std::vector<std::string>& words) {
   field.give(words, options_);
   given_->mark_at(field.member(options_));

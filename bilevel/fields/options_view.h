@@ -24,6 +24,8 @@ class OptionsView {
   const Field& at(const std::string& name) const;    // throws std::invalid_argument
   std::vector<std::string> words(const Field& field) const;
   bool is_given(const Field& field) const;
+  // Names of those about these examples that were given.
+  std::vector<std::string> given_about(DataSource source) const;
 
   // Checked, read and marked as given. Throws std::invalid_argument that names the field.
   void give(const Field& field, const std::vector<std::string>& words);

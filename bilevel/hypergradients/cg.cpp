@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/core/spectrum.h"
 #include "bilevel/fields/fields.h"
 
 namespace bilevel {
@@ -39,6 +42,18 @@ const Fields<KrylovOptions>& KrylovOptions::fields() {
 
 ConjugateGradientEstimator::ConjugateGradientEstimator(KrylovOptions options) : options_(std::move(options)) {
   options_.validate();
+}
+
+double ConjugateGradientEstimator::theory(const TheoryInputs& in) const {
+  if (in.mu <= 0) return std::numeric_limits<double>::quiet_NaN();
+  const double root = std::sqrt(in.smoothness / in.mu), k = static_cast<double>(options_.steps);
+  return in.cross_norm * in.p_norm / in.mu * 2 * root * std::pow((root - 1) / (root + 1), k);
+}
+
+double ConjugateGradientEstimator::contraction(const Spectrum& curvature, double /*inner_rate*/) const {
+  if (!(curvature.smallest > 0)) return 1;
+  const double root = std::sqrt(curvature.largest / curvature.smallest);
+  return (root - 1) / (root + 1);
 }
 
 Hypergradient ConjugateGradientEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {

@@ -20,6 +20,10 @@ class ConjugateGradientEstimator : public HypergradientEstimator {
   std::string_view name() const override { return "cg"; }
   bool implicit() const override { return true; }
   std::optional<int64_t> terms() const override { return options_.steps; }
+  bool needs_positive_curvature() const override { return true; }
+  EstimatorTraits traits() const override { return {.approach = Approach::krylov}; }
+  double theory(const TheoryInputs& inputs) const override;  // by Chebyshev's polynomials
+  double contraction(const Spectrum& curvature, double inner_rate) const override;
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

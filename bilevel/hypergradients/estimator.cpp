@@ -4,15 +4,19 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <limits>
 #include <stdexcept>
 
-#include "bilevel/core/finite.h"
 #include "bilevel/hypergradients/bound.h"
 
 namespace bilevel {
 
 std::vector<int64_t> HypergradientEstimator::keeps(int64_t /*steps*/, int64_t /*state_bytes*/) const {
   return {};
+}
+
+double HypergradientEstimator::theory(const TheoryInputs& /*inputs*/) const {
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 Hypergradient HypergradientEstimator::estimate(Oracle& oracle, const HypergradientRequest& request) const {
@@ -28,7 +32,7 @@ Hypergradient HypergradientEstimator::estimate(Oracle& oracle, const Hypergradie
   const OracleCounts before = oracle.counts();
   Hypergradient result = compute(oracle, request);
   // A NaN is reported, never replaced: a zero in its place would look like a stationary point.
-  if (!all_finite(result.value)) result.status = Status::not_finite;
+  if (!oracle.finite().all_finite(result.value)) result.status = Status::not_finite;
   result.counts = oracle.counts() - before;
   result.inner_gradient_norm = request.inner.gradient_norm;
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

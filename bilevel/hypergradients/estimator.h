@@ -16,11 +16,13 @@
 #include "bilevel/core/oracle.h"
 #include "bilevel/core/tensor.h"
 #include "bilevel/core/trajectory.h"
+#include "bilevel/hypergradients/traits.h"
 
 namespace bilevel {
 
 template <typename Options>
-class Fields;  // fields/fields.h
+class Fields;     // fields/fields.h
+struct Spectrum;  // core/spectrum.h
 
 struct HypergradientRequest {
   Tensor x;
@@ -70,6 +72,20 @@ class HypergradientEstimator {
   virtual std::optional<int64_t> terms() const { return std::nullopt; }
   // Which states of a trajectory of `steps` steps it needs: t stands for the state before step t.
   virtual std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const;
+  // True: where the curvature is not positive its solve ends before it has an answer, so that the status
+  // negative_curvature is a failure. False: what it computes there is what it was asked for.
+  virtual bool needs_positive_curvature() const { return false; }
+
+  // The rest is for who explains, prices or recommends estimators; each default says that nothing is known.
+  virtual EstimatorTraits traits() const { return {}; }
+  // The distance that its K leaves in exact arithmetic: of an implicit one from the exact inverse of the same
+  // curvature at the final iterate, else from the derivative of all steps. NaN = there is no theory, or it
+  // does not apply: mu <= 0, a rate above 1/L, another curvature than the Hessian.
+  virtual double theory(const TheoryInputs& inputs) const;
+  // What one more of K leaves of the error; 1 = not known. Of those back through the steps a step's own.
+  virtual double contraction(const Spectrum& /*curvature*/, double /*inner_rate*/) const { return 1; }
+  // By its own schedule, of those that go through the steps.
+  virtual std::optional<StepsCost> cost(const StepsAsked& /*inner*/) const { return std::nullopt; }
 
   // Checks the request, computes, and adds counts, seconds and the verdict on finiteness.
   Hypergradient estimate(Oracle& oracle, const HypergradientRequest& request) const;

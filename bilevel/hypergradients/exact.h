@@ -20,6 +20,9 @@ class Exact : public HypergradientEstimator {
   explicit Exact(ExactOptions options = {});
   std::string_view name() const override { return "exact"; }
   bool implicit() const override { return true; }
+  EstimatorTraits traits() const override {
+    return {.approach = Approach::inverse, .negative_curvature = true};
+  }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/core/spectrum.h"
 #include "bilevel/fields/fields.h"
 
 namespace bilevel {
@@ -47,6 +48,14 @@ const Fields<FixedPointEstimatorOptions>& FixedPointEstimatorOptions::fields() {
 
 FixedPointEstimator::FixedPointEstimator(FixedPointEstimatorOptions options) : options_(std::move(options)) {
   options_.validate();
+}
+
+double FixedPointEstimator::theory(const TheoryInputs& in) const {
+  return series_theory(in, options_.rate > 0 ? options_.rate : in.rate, options_.steps);
+}
+
+double FixedPointEstimator::contraction(const Spectrum& curvature, double inner_rate) const {
+  return curvature.contraction(options_.rate > 0 ? options_.rate : inner_rate);
 }
 
 Hypergradient FixedPointEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {

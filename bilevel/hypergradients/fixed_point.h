@@ -20,6 +20,12 @@ class FixedPointEstimator : public HypergradientEstimator {
   std::string_view name() const override { return "fixed-point"; }
   bool implicit() const override { return true; }
   std::optional<int64_t> terms() const override { return options_.steps; }
+  bool needs_positive_curvature() const override { return true; }
+  EstimatorTraits traits() const override {
+    return {.approach = Approach::series, .linear_rate = options_.rate};
+  }
+  double theory(const TheoryInputs& inputs) const override;  // that of neumann(S - 1)
+  double contraction(const Spectrum& curvature, double inner_rate) const override;
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace bilevel {
@@ -35,6 +36,17 @@ std::vector<Sensitivity> initial_sensitivities(const Oracle& oracle, const Hyper
 
 std::vector<int64_t> Forward::keeps(int64_t steps, int64_t /*state_bytes*/) const {
   return steps > 0 ? std::vector<int64_t>{0} : std::vector<int64_t>{};
+}
+
+std::optional<StepsCost> Forward::cost(const StepsAsked& inner) const {
+  const int64_t steps = inner.steps, m = inner.outer_size;
+  StepsCost cost;
+  cost.counts.outer_gradient = 1;
+  cost.counts.inner_gradient = steps;
+  cost.counts.hessian = m * (inner.learned_start ? steps : std::max<int64_t>(steps - 1, 0));
+  cost.counts.cross = inner.uses_outer ? m * steps : 0;
+  cost.bytes = (1 + m) * inner.state_bytes;
+  return cost;
 }
 
 Hypergradient Forward::compute(Oracle& oracle, const HypergradientRequest& request) const {

@@ -11,6 +11,10 @@ class Forward : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "forward"; }
   bool implicit() const override { return false; }
+  EstimatorTraits traits() const override {
+    return {.approach = Approach::all_steps, .per_outer_variable = true};
+  }
+  std::optional<StepsCost> cost(const StepsAsked& inner) const override;
   // The start alone: the steps are taken again, T inner gradients, because the sensitivities travel with
   // them.
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;

@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <stdexcept>
+
+#include "bilevel/hypergradients/reverse.h"
 
 namespace bilevel {
 namespace {
@@ -109,6 +112,12 @@ Hypergradient GeneralBackward::compute(Oracle& oracle, const HypergradientReques
   return result;
 }
 
+std::optional<StepsCost> GeneralBackward::cost(const StepsAsked& inner) const {
+  StepsCost cost = cost_of_reverse(inner, inner.steps, false);
+  cost.counts.inner_gradient = 0;
+  return cost;
+}
+
 std::vector<int64_t> GeneralForward::keeps(int64_t steps, int64_t /*state_bytes*/) const {
   return all_steps(steps);
 }
@@ -132,6 +141,15 @@ Hypergradient GeneralForward::compute(Oracle& oracle, const HypergradientRequest
   result.bytes_kept = bytes_of(inner, keeps(inner.steps(), 0), name()) +
                       static_cast<int64_t>(ps.size() * inner.final.w.nbytes());
   return result;
+}
+
+std::optional<StepsCost> GeneralForward::cost(const StepsAsked& inner) const {
+  StepsCost cost = cost_of_reverse(inner, inner.steps, false);
+  cost.counts.inner_gradient = 0;
+  cost.counts.outer_gradient += inner.steps;
+  cost.counts.cross = std::min<int64_t>(cost.counts.cross, 1);
+  cost.bytes += inner.steps * inner.iterate_bytes;
+  return cost;
 }
 
 }  // namespace bilevel

@@ -31,6 +31,8 @@ class GeneralBackward : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "general-backward"; }
   bool implicit() const override { return false; }
+  EstimatorTraits traits() const override { return {.approach = Approach::all_steps, .plain_steps = true}; }
+  std::optional<StepsCost> cost(const StepsAsked& inner) const override;
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 
  private:
@@ -43,6 +45,8 @@ class GeneralForward : public HypergradientEstimator {
   std::string_view name() const override { return "general-forward"; }
   // As a series: its v approaches H^-1 df/dw as the iterates settle.
   bool implicit() const override { return true; }
+  EstimatorTraits traits() const override { return {.approach = Approach::all_steps, .plain_steps = true}; }
+  std::optional<StepsCost> cost(const StepsAsked& inner) const override;
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 
  private:

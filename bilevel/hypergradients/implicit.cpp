@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -15,8 +16,7 @@ namespace bilevel {
 
 void CurvatureOptions::validate() const {
   if (kind != "hessian" && kind != "gauss-newton") {
-    throw std::invalid_argument(
-        fmt::format("curvature '{}' is unknown: choose hessian or gauss-newton", kind));
+    refuse_unknown("curvature", kind, {"hessian", "gauss-newton"});
   }
   require_nonnegative("damping", damping);
   if (!(difference_step > 0) || !std::isfinite(difference_step)) {
@@ -87,7 +87,7 @@ Tensor CurvatureProducts::operator()(const Tensor& v, int64_t k) {
   if (options_.difference_hessian) {
     product =
         central_difference([&](const Tensor& w) { return oracle_.inner_gradient(w, request_.x, batch); },
-                           request_.inner.final.w, v, options_.difference_step);
+                           request_.inner.final.w, v, options_.difference_step, &oracle_.finite());
     if (!product.defined()) product = at::zeros_like(v);
   } else if (options_.kind == "gauss-newton") {
     product = at_batch(batch).gauss_newton(v);
@@ -113,7 +113,7 @@ Tensor CurvatureProducts::cross(const Tensor& v) {
   const auto gradient = [&](const Tensor& w) {
     return oracle_.inner_gradient_in_outer(w, request_.x, request_.cross);
   };
-  return central_difference(gradient, request_.inner.final.w, v, options_.difference_step);
+  return central_difference(gradient, request_.inner.final.w, v, options_.difference_step, &oracle_.finite());
 }
 
 namespace {
@@ -148,6 +148,11 @@ Hypergradient implicit_hypergradient(Oracle& oracle, const HypergradientRequest&
   result.relative_residual = linear.relative_residual;
   result.bytes_kept = linear.vectors_kept * static_cast<int64_t>(outer.w.nbytes());
   return result;
+}
+
+double series_theory(const TheoryInputs& in, double rate, int64_t summands) {
+  if (in.mu <= 0 || rate * in.smoothness > 1 + 1e-9) return std::numeric_limits<double>::quiet_NaN();
+  return in.cross_norm * in.p_norm / in.mu * std::pow(1 - rate * in.mu, static_cast<double>(summands));
 }
 
 }  // namespace bilevel

@@ -52,4 +52,7 @@ using ImplicitSolve = std::function<LinearResult(CurvatureProducts& products, co
 Hypergradient implicit_hypergradient(Oracle& oracle, const HypergradientRequest& request,
                                      const CurvatureOptions& curvature, const ImplicitSolve& solve);
 
+// What `summands` of a Neumann series leave (iDARTS's Theorem 1); NaN where the theorem does not hold.
+double series_theory(const TheoryInputs& inputs, double rate, int64_t summands);
+
 }  // namespace bilevel

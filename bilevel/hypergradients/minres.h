@@ -11,6 +11,9 @@ class MinresEstimator : public HypergradientEstimator {
   std::string_view name() const override { return "minres"; }
   bool implicit() const override { return true; }
   std::optional<int64_t> terms() const override { return options_.steps; }
+  EstimatorTraits traits() const override {
+    return {.approach = Approach::krylov, .negative_curvature = true};
+  }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

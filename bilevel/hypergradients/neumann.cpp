@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bilevel/core/require.h"
+#include "bilevel/core/spectrum.h"
 #include "bilevel/fields/fields.h"
 
 namespace bilevel {
@@ -41,12 +42,21 @@ NeumannEstimator::NeumannEstimator(NeumannEstimatorOptions options) : options_(s
   options_.validate();
 }
 
+double NeumannEstimator::theory(const TheoryInputs& in) const {
+  return series_theory(in, options_.rate > 0 ? options_.rate : in.rate, options_.terms + 1);
+}
+
+double NeumannEstimator::contraction(const Spectrum& curvature, double inner_rate) const {
+  return curvature.contraction(options_.rate > 0 ? options_.rate : inner_rate);
+}
+
 Hypergradient NeumannEstimator::compute(Oracle& oracle, const HypergradientRequest& request) const {
   return implicit_hypergradient(
       oracle, request, options_.curvature, [&](CurvatureProducts& products, const Tensor& p) {
         NeumannOptions series;
         series.terms = options_.terms;
         series.rate = options_.rate > 0 ? options_.rate : request.inner.last_rate();
+        series.checks = &oracle.finite();
         return neumann_series([&](const Tensor& v, int64_t k) { return products(v, k); }, p, series);
       });
 }

@@ -20,6 +20,11 @@ class NeumannEstimator : public HypergradientEstimator {
   std::string_view name() const override { return "neumann"; }
   bool implicit() const override { return true; }
   std::optional<int64_t> terms() const override { return options_.terms; }
+  EstimatorTraits traits() const override {
+    return {.approach = Approach::series, .linear_rate = options_.rate};
+  }
+  double theory(const TheoryInputs& inputs) const override;  // iDARTS's Theorem 1
+  double contraction(const Spectrum& curvature, double inner_rate) const override;
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -21,6 +21,7 @@ class NystromEstimator : public HypergradientEstimator {
   std::string_view name() const override { return "nystrom"; }
   bool implicit() const override { return true; }
   std::optional<int64_t> terms() const override { return options_.rank; }
+  EstimatorTraits traits() const override { return {.approach = Approach::low_rank}; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -21,6 +21,7 @@ class OneStep : public Truncated {
                    .difference_step = options.difference_step}) {}
   std::string_view name() const override { return "one-step"; }
   std::optional<int64_t> terms() const override { return std::nullopt; }  // always one
+  EstimatorTraits traits() const override { return {.approach = Approach::last_step}; }
 };
 
 }  // namespace bilevel

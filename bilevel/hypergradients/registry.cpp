@@ -1,10 +1,8 @@
 #include "bilevel/hypergradients/registry.h"
 
-#include <fmt/format.h>
-
-#include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/hypergradients/forward.h"
 #include "bilevel/hypergradients/from_settings.h"
 #include "bilevel/hypergradients/general.h"
@@ -129,9 +127,9 @@ const EstimatorRow& find_estimator(const std::string& name) {
   for (const EstimatorRow& row : estimator_rows()) {
     if (row.name == name) return row;
   }
-  std::string names;
-  for (const EstimatorRow& row : estimator_rows()) names += (names.empty() ? "" : ", ") + row.name;
-  throw std::invalid_argument(fmt::format("method '{}' is unknown: choose from {}", name, names));
+  std::vector<std::string> names;
+  for (const EstimatorRow& row : estimator_rows()) names.push_back(row.name);
+  refuse_unknown("method", name, names);
 }
 
 std::unique_ptr<HypergradientEstimator> make_estimator(const std::string& name,

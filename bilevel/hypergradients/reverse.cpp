@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <numeric>
 
 namespace bilevel {
@@ -10,6 +11,10 @@ std::vector<int64_t> Reverse::keeps(int64_t steps, int64_t /*state_bytes*/) cons
   std::vector<int64_t> all(static_cast<size_t>(steps));
   std::iota(all.begin(), all.end(), 0);
   return all;
+}
+
+std::optional<StepsCost> Reverse::cost(const StepsAsked& inner) const {
+  return cost_of_reverse(inner, inner.steps, true);
 }
 
 Hypergradient Reverse::compute(Oracle& oracle, const HypergradientRequest& request) const {
@@ -37,6 +42,16 @@ Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, 
   result.status = Status::ok;
   result.gathered = sweep.gathered;
   return result;
+}
+
+StepsCost cost_of_reverse(const StepsAsked& inner, int64_t steps, bool through_start) {
+  StepsCost cost;
+  cost.counts.outer_gradient = 1;
+  cost.counts.inner_gradient = inner.adjoint_needs_gradient ? steps : 0;
+  cost.counts.hessian = through_start && inner.learned_start ? steps : std::max<int64_t>(steps - 1, 0);
+  cost.counts.cross = inner.uses_outer ? steps : 0;
+  cost.bytes = steps * inner.state_bytes;
+  return cost;
 }
 
 }  // namespace bilevel

@@ -13,6 +13,8 @@ class Reverse : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "reverse"; }
   bool implicit() const override { return false; }
+  EstimatorTraits traits() const override { return {.approach = Approach::all_steps}; }
+  std::optional<StepsCost> cost(const StepsAsked& inner) const override;
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 
  private:
@@ -27,5 +29,8 @@ using VisitStep = std::function<void(int64_t t, const InnerState& before)>;
 Hypergradient reverse_from(Oracle& oracle, const HypergradientRequest& request, int64_t first,
                            bool through_start, const std::function<void(const VisitStep& visit)>& sweep_steps,
                            double difference_step = 0);
+
+// What the recursion costs over the last `steps` steps, where their states are kept.
+StepsCost cost_of_reverse(const StepsAsked& inner, int64_t steps, bool through_start);
 
 }  // namespace bilevel

@@ -103,6 +103,14 @@ std::vector<int64_t> ReverseBinomial::keeps(int64_t steps, int64_t state_bytes) 
   return binomial_checkpoints(steps, slots(state_bytes));
 }
 
+std::optional<StepsCost> ReverseBinomial::cost(const StepsAsked& inner) const {
+  StepsCost cost = cost_of_reverse(inner, inner.steps, true);
+  const int64_t stored = slots(inner.state_bytes);
+  cost.counts.inner_gradient += binomial_recomputed(inner.steps, stored);
+  cost.bytes = std::min(stored, inner.steps) * inner.state_bytes;
+  return cost;
+}
+
 Hypergradient ReverseBinomial::compute(Oracle& oracle, const HypergradientRequest& request) const {
   const Trajectory& inner = request.inner;
   int64_t peak_bytes = 0;

@@ -19,6 +19,8 @@ class ReverseBinomial : public HypergradientEstimator {
   explicit ReverseBinomial(ReverseBinomialOptions options = {});
   std::string_view name() const override { return "reverse-binomial"; }
   bool implicit() const override { return false; }
+  EstimatorTraits traits() const override { return {.approach = Approach::all_steps}; }
+  std::optional<StepsCost> cost(const StepsAsked& inner) const override;
   // Throws std::invalid_argument where the budget does not hold one state.
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 

@@ -10,6 +10,14 @@ std::vector<int64_t> ReverseSqrt::keeps(int64_t steps, int64_t /*state_bytes*/) 
   return sqrt_checkpoints(steps);
 }
 
+std::optional<StepsCost> ReverseSqrt::cost(const StepsAsked& inner) const {
+  StepsCost cost = cost_of_reverse(inner, inner.steps, true);
+  const auto kept = static_cast<int64_t>(sqrt_checkpoints(inner.steps).size());
+  cost.counts.inner_gradient += inner.steps - kept;
+  cost.bytes = (kept + std::min(sqrt_segment(inner.steps), inner.steps) - 1) * inner.state_bytes;
+  return cost;
+}
+
 Hypergradient ReverseSqrt::compute(Oracle& oracle, const HypergradientRequest& request) const {
   const Trajectory& inner = request.inner;
   const std::vector<int64_t> checkpoints = sqrt_checkpoints(inner.steps());

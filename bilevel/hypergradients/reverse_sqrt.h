@@ -10,6 +10,8 @@ class ReverseSqrt : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "reverse-sqrt"; }
   bool implicit() const override { return false; }
+  EstimatorTraits traits() const override { return {.approach = Approach::all_steps}; }
+  std::optional<StepsCost> cost(const StepsAsked& inner) const override;
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 
  private:

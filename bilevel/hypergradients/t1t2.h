@@ -9,6 +9,7 @@ class T1T2 : public HypergradientEstimator {
  public:
   std::string_view name() const override { return "t1t2"; }
   bool implicit() const override { return true; }
+  EstimatorTraits traits() const override { return {.approach = Approach::identity}; }
 
  private:
   Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "bilevel/core/require.h"
@@ -61,6 +62,20 @@ std::vector<int64_t> Truncated::keeps(int64_t steps, int64_t /*state_bytes*/) co
   std::vector<int64_t> last;
   for (int64_t t = std::max<int64_t>(steps - options_.steps, 0); t < steps; ++t) last.push_back(t);
   return last;
+}
+
+double Truncated::theory(const TheoryInputs& in) const {
+  if (in.mu <= 0 || in.rate * in.smoothness > 1 + 1e-9 || !in.hessian) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  if (options_.steps >= in.steps) return 0;
+  const double b_norm = in.rate * in.largest_cross_norm;
+  return std::pow(1 - in.rate * in.mu, static_cast<double>(options_.steps)) / (in.rate * in.mu) * in.p_norm *
+         b_norm;
+}
+
+std::optional<StepsCost> Truncated::cost(const StepsAsked& inner) const {
+  return cost_of_reverse(inner, std::min(options_.steps, inner.steps), false);
 }
 
 Hypergradient Truncated::compute(Oracle& oracle, const HypergradientRequest& request) const {

@@ -23,6 +23,9 @@ class Truncated : public HypergradientEstimator {
   std::string_view name() const override { return "truncated"; }
   bool implicit() const override { return false; }
   std::optional<int64_t> terms() const override { return options_.steps; }
+  EstimatorTraits traits() const override { return {.approach = Approach::last_steps}; }
+  double theory(const TheoryInputs& inputs) const override;  // K-RMD's Proposition 3.1
+  std::optional<StepsCost> cost(const StepsAsked& inner) const override;
   std::vector<int64_t> keeps(int64_t steps, int64_t state_bytes) const override;
 
  private:

@@ -22,9 +22,14 @@ namespace {
 Fields<AlgorithmChoice> algorithm_fields(bool with_choice) {
   using O = AlgorithmChoice;
   Fields<O> f;
-  const auto setting = [&](const char* name) -> Field& {
-    return f.include(
-        [](O & o) -> auto& { return o.settings; }, AlgorithmSettings::fields(), name);
+  // In the order and under the headings of their own table.
+  const auto settings_under = [&](const char* heading) {
+    f.heading(heading);
+    for (const Field& setting : AlgorithmSettings::fields().rows()) {
+      if (setting.group != heading) continue;
+      f.include(
+          [](O & o) -> auto& { return o.settings; }, AlgorithmSettings::fields(), setting.name);
+    }
   };
   f.heading("algorithm");
   if (with_choice) {
@@ -32,38 +37,24 @@ Fields<AlgorithmChoice> algorithm_fields(bool with_choice) {
          "algorithm", [](O & o) -> auto& { return o.algorithm; }, "algorithm; `bilevel list` shows them")
         .first();
   }
-  setting("method").first();
-  setting("terms").first();
-  for (const char* name : {"truncate", "linear_rate", "linear_schedule", "growth", "damping", "curvature",
-                           "difference_cross", "error_bound"}) {
-    setting(name);
-  }
+  settings_under("algorithm");
+  f.row("method").first();
+  f.row("terms").first();
   f.add(
        "on_failure", [](O & o) -> auto& { return o.solve.on_failure; },
        "stop: end and name the cause; backtrack: go back and lower the rate that caused it; damp: go back "
        "and raise the damping")
       .one_of({"stop", "backtrack", "damp"});
 
-  f.heading("settings of particular algorithms");
-  for (const char* name : {"strong_convexity", "hessian_batch", "momentum_decay", "averaging", "period",
-                           "large_batch", "penalty", "penalty_growth", "joint_rate", "barrier"}) {
-    setting(name);
-  }
+  settings_under("settings of particular algorithms");
 
-  f.heading("inner loop");
-  for (const char* name :
-       {"inner_steps", "inner_rate", "inner_optimizer", "inner_momentum", "inner_clip", "inner_schedule"}) {
-    setting(name);
-  }
+  settings_under("inner loop");
   f.add(
        "inner_batch", [](O & o) -> auto& { return o.solve.batches.inner_batch; },
        "examples in a batch of g; 0 = all")
       .in(at_least(0, bounds::examples));
 
-  f.heading("outer steps");
-  for (const char* name : {"outer_rate", "outer_optimizer", "outer_momentum", "outer_schedule"}) {
-    setting(name);
-  }
+  settings_under("outer steps");
   f.add(
        "outer_batch", [](O & o) -> auto& { return o.solve.batches.outer_batch; },
        "examples in a batch of f; 0 = all")

@@ -36,8 +36,7 @@ Json automatic_choice(const RunContext& context) {
 void refuse_ignored_accuracy(const Given& given, const AutomaticOptions& automatic, const Json& choice,
                              bool wants_auto) {
   if (!given(automatic.accuracy) || wants_auto || !choice.is_null()) return;
-  throw OptionError(fmt::format("{} has no effect without {}, which uses it to choose; leave it out",
-                                named("accuracy", word_of(automatic.accuracy)), named("method", "auto")));
+  throw OptionError(no_effect(named("accuracy", word_of(automatic.accuracy)), "", {named("method", "auto")}));
 }
 
 void choose_method(OptionsView options, const Given& given, const DiagnosedProblem& problem,

@@ -160,19 +160,23 @@ const Fields<CheckJobOptions>& CheckJobOptions::fields() {
 
 namespace {
 
-// An option that would be ignored is an error. The curvature and its damping are the reference's, too.
+// An option that would be ignored is an error. The curvature and its damping are the reference's, too, and
+// the seed is that of the starting points.
 void refuse_unread(const OptionsView& options, const std::vector<std::string>& methods) {
   if (methods.empty()) return;
-  for (const char* field : {"terms", "truncate", "linear_rate", "difference_hessian", "difference_cross",
-                            "checkpoint_megabytes"}) {
-    const std::string own = field == std::string("checkpoint_megabytes") ? "byte_budget" : field;
-    const bool is_read = std::any_of(methods.begin(), methods.end(), [&](const std::string& method) {
-      return find_estimator(method).options.has(own);
-    });
-    if (options.is_given(options.at(field)) && !is_read) {
-      throw OptionError(fmt::format("{} has no effect with {}; leave it out", named(field),
-                                    named("methods", fmt::format("{}", fmt::join(methods, ",")))));
+  for (const Field& setting : EstimatorSettings::fields().rows()) {
+    const std::string own = setting.name, name = own == "byte_budget" ? "checkpoint_megabytes" : own;
+    const Field* field = options.find(name);
+    const bool of_all = own == "curvature" || own == "damping" || own == "seed";
+    if (field == nullptr || of_all || !options.is_given(*field)) continue;
+    const auto reads = [&](const std::string& method) { return find_estimator(method).options.has(own); };
+    if (std::any_of(methods.begin(), methods.end(), reads)) continue;
+    std::vector<std::string> readers;
+    for (const EstimatorRow& row : estimator_rows()) {
+      if (row.options.has(own)) readers.push_back(row.name);
     }
+    throw OptionError(
+        no_effect(named(name), named("methods", fmt::format("{}", fmt::join(methods, ","))), readers));
   }
 }
 

@@ -12,11 +12,10 @@ namespace bilevel {
 namespace {
 
 constexpr const char* own_cleaning_files = "your own files";
-constexpr const char* named_cleaning_set = "a named set with noise added";
 
 void add_cleaning_files(Fields<CleanJobOptions>& f) {
   using O = CleanJobOptions;
-  f.heading(own_cleaning_files);
+  f.heading(own_cleaning_files, DataSource::own_files);
   f.include(
       [](O & o) -> auto& { return o.files.train; },
       labelled_file_fields(
@@ -48,7 +47,7 @@ void add_cleaning_files(Fields<CleanJobOptions>& f) {
 
 void add_named_cleaning(Fields<CleanJobOptions>& f) {
   using O = CleanJobOptions;
-  f.heading(named_cleaning_set);
+  f.heading("a named set with noise added", DataSource::named_set);
   f.add(
        "data", [](O & o) -> auto& { return o.data; }, "named set: mnist or fashion-mnist")
       .is(FieldKind::place)
@@ -112,13 +111,9 @@ void add_model_and_list(Fields<CleanJobOptions>& f) {
       .first();
 }
 
-// Names of those of a heading that were given with a value, or of all that are of the same kind.
-std::vector<std::string> given_cleaning_fields(const OptionsView& options, const char* heading) {
-  std::vector<std::string> names;
-  for (const Field& field : options.fields()) {
-    if (field.group == heading && options.is_given(field)) names.push_back(named(field.name));
-  }
-  return names;
+std::vector<std::string> named_ones(std::vector<std::string> fields) {
+  for (std::string& field : fields) field = named(field);
+  return fields;
 }
 
 }  // namespace
@@ -173,13 +168,13 @@ bool insists_on_table(const CleanJobOptions& o, bool has_valid) {
 
 void check_clean_sources(CleanJobOptions& o, bool by_table) {
   const OptionsView view(o);
-  if (const auto own = given_cleaning_fields(view, own_cleaning_files); !o.data.empty() && !own.empty()) {
+  const auto own = named_ones(view.given_about(DataSource::own_files));
+  if (!o.data.empty() && !own.empty()) {
     throw OptionError(fmt::format("{} with {}: give a named set or your own files, not both",
                                   named("data", o.data), fmt::join(own, ", ")));
   }
   if (o.model == "cnn" && o.no_bias) {
-    throw OptionError(fmt::format("{} has no effect with {}; only linear uses it. Leave it out",
-                                  named("no_bias"), named("model", "cnn")));
+    throw OptionError(no_effect(named("no_bias"), named("model", "cnn"), {"linear"}));
   }
   if (!o.data.empty()) return;
   const LabelledFile &train = o.files.train, &valid = o.files.valid, &test = o.files.test;
@@ -195,8 +190,8 @@ void check_clean_sources(CleanJobOptions& o, bool by_table) {
                                   named("train"), named("valid"), named("data")));
   }
   std::vector<std::string> drawn;
-  for (const char* name : {"corruption", "train_size", "valid_size"}) {
-    if (view.is_given(view.at(name))) drawn.push_back(named(name));
+  for (const std::string& name : view.given_about(DataSource::named_set)) {
+    if (view.at(name).kind == FieldKind::result) drawn.push_back(named(name));
   }
   if (!drawn.empty()) {
     throw OptionError(fmt::format("{}: noise and sizes apply to {} only; your files are used as they are",
@@ -207,15 +202,14 @@ void check_clean_sources(CleanJobOptions& o, bool by_table) {
   }
   if (o.given(o.files.reading.label_column) && !train.labels.empty() &&
       (valid.features.empty() || !valid.labels.empty()) && (test.features.empty() || !test.labels.empty())) {
-    throw OptionError(
-        fmt::format("{} has no effect: every set has a file of labels; leave it out, or the files",
-                    named("label_column", o.files.reading.label_column)));
+    throw OptionError(no_effect(named("label_column", o.files.reading.label_column),
+                                "a file of labels for every set", {"a set without one"}));
   }
 }
 
 void refuse_clean_sources(CleanJobOptions& o) {
-  for (const char* heading : {own_cleaning_files, named_cleaning_set}) {
-    if (const auto names = given_cleaning_fields(OptionsView(o), heading); !names.empty()) {
+  for (const DataSource source : {DataSource::own_files, DataSource::named_set}) {
+    if (const auto names = named_ones(OptionsView(o).given_about(source)); !names.empty()) {
       throw OptionError(
           fmt::format("{}: the examples are in memory; leave out options that name files or sets",
                       fmt::join(names, ", ")));

@@ -14,11 +14,10 @@ namespace bilevel {
 namespace {
 
 constexpr const char* own_task_files = "your own files";
-constexpr const char* made_up_tasks = "made-up tasks with known clusters";
 
 void add_task_files(Fields<InteractJobOptions>& f) {
   using O = InteractJobOptions;
-  f.heading(own_task_files);
+  f.heading(own_task_files, DataSource::own_files);
   f.add(
        "train", [](O & o) -> auto& { return o.files.train.examples.features; },
        fmt::format("training examples: svmlight, CSV or TSV with labels inside, or CSV, NPY or IDX with {}",
@@ -86,7 +85,7 @@ void add_task_files(Fields<InteractJobOptions>& f) {
 
 void add_made_up_tasks(Fields<InteractJobOptions>& f) {
   using O = InteractJobOptions;
-  f.heading(made_up_tasks);
+  f.heading("made-up tasks with known clusters", DataSource::named_set);
   f.add(
        "data", [](O & o) -> auto& { return o.data; }, "made-up tasks: synthetic")
       .one_of({"synthetic"})
@@ -145,14 +144,12 @@ void add_task_search(Fields<InteractJobOptions>& f) {
       .first();
 }
 
-// Those of a heading that were given, but for one.
-std::vector<std::string> given_task_fields(const OptionsView& options, const char* heading,
+// Those about these examples that were given, but for one.
+std::vector<std::string> given_task_fields(const OptionsView& options, DataSource source,
                                            const std::string& without) {
   std::vector<std::string> names;
-  for (const Field& field : options.fields()) {
-    if (field.group == heading && field.name != without && options.is_given(field)) {
-      names.push_back(named(field.name));
-    }
+  for (const std::string& field : options.given_about(source)) {
+    if (field != without) names.push_back(named(field));
   }
   return names;
 }
@@ -204,11 +201,11 @@ void check_task_sources(InteractJobOptions& o) {
     throw OptionError(
         fmt::format("{} and {} cannot be combined", named("train"), named("data", "synthetic")));
   }
-  if (const auto names = given_task_fields(view, made_up_tasks, "data"); files && !names.empty()) {
+  if (const auto names = given_task_fields(view, DataSource::named_set, "data"); files && !names.empty()) {
     throw OptionError(fmt::format("{}: applies to made-up tasks only; the files of {} are used as they are",
                                   fmt::join(names, ", "), named("train")));
   }
-  if (const auto names = given_task_fields(view, own_task_files, "train"); !files && !names.empty()) {
+  if (const auto names = given_task_fields(view, DataSource::own_files, "train"); !files && !names.empty()) {
     throw OptionError(fmt::format("{}: {} is missing", fmt::join(names, ", "), named("train")));
   }
   for (const auto& [name, file] : {std::pair{"valid", &o.files.valid}, std::pair{"test", &o.files.test}}) {
@@ -245,8 +242,8 @@ bool wants_table(InteractJobOptions& o, bool possible, bool has_valid) {
 }
 
 void refuse_task_sources(InteractJobOptions& o) {
-  for (const char* heading : {own_task_files, made_up_tasks}) {
-    if (const auto names = given_task_fields(OptionsView(o), heading, ""); !names.empty()) {
+  for (const DataSource source : {DataSource::own_files, DataSource::named_set}) {
+    if (const auto names = given_task_fields(OptionsView(o), source, ""); !names.empty()) {
       throw OptionError(fmt::format("{}: the tasks are in memory; leave out options that name files or sets",
                                     fmt::join(names, ", ")));
     }

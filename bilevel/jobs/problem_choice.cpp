@@ -9,6 +9,7 @@
 
 #include "bilevel/check/default_settings.h"
 #include "bilevel/clean/clean.h"
+#include "bilevel/core/require.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/data/sha256.h"
 #include "bilevel/fields/option_text.h"
@@ -20,8 +21,6 @@ namespace bilevel {
 namespace {
 
 constexpr const char* cleaning = "hyper-cleaning";
-constexpr const char* own_files = "your own data (hyper-cleaning)";
-constexpr const char* named_set = "a named image set with noise added (hyper-cleaning)";
 
 }  // namespace
 
@@ -42,7 +41,7 @@ const Fields<ProblemChoice>& ProblemChoice::fields() {
          "add decay/2 |w|^2 to the inner loss; 0, on supernet 0.0005")
         .in(at_least(0))
         .by_rule();
-    f.heading(own_files);
+    f.heading("your own data (hyper-cleaning)", DataSource::own_files);
     f.add(
          "train_features", [](O & o) -> auto& { return o.data.train_features; },
          "training features, a matrix as .npy")
@@ -73,7 +72,7 @@ const Fields<ProblemChoice>& ProblemChoice::fields() {
          "bias", [](O & o) -> auto& { return o.data.bias; },
          "append a column of ones, regularised like the rest")
         .of(cleaning);
-    f.heading(named_set);
+    f.heading("a named image set with noise added (hyper-cleaning)", DataSource::named_set);
     f.add(
          "data", [](O & o) -> auto& { return o.named_data; },
          "named set: mnist or fashion-mnist, with a column of ones")
@@ -149,14 +148,10 @@ void refuse_other_problems(const OptionsView& options, const std::string& proble
   }
 }
 
-// The options of one heading that were given.
-std::vector<std::string> given_under(const OptionsView& options, const std::string& heading) {
-  std::vector<std::string> names;
-  for (const Field& field : ProblemChoice::fields().rows()) {
-    if (field.group == heading && !field.owner.empty() && options.is_given(options.at(field.name))) {
-      names.push_back(field.name);
-    }
-  }
+// The problem's own that were given; where named sets are may be given to any.
+std::vector<std::string> given_to_problem(const OptionsView& options, DataSource source) {
+  std::vector<std::string> names = options.given_about(source);
+  std::erase_if(names, [&](const std::string& name) { return options.at(name).owner.empty(); });
   return names;
 }
 
@@ -204,10 +199,8 @@ void require_known(const std::string& problem) {
   std::vector<std::string> names;
   for (const ProblemRow& row : all_problem_rows()) names.push_back(row.name);
   if (std::find(names.begin(), names.end(), problem) != names.end()) return;
-  throw OptionError(fmt::format(
-      "{}: choose from {}",
-      problem.empty() ? named("problem") + " is missing" : named("problem", problem + " is unknown"),
-      fmt::join(names, ", ")));
+  if (!problem.empty()) refuse_unknown("problem", problem, names);
+  throw OptionError(fmt::format("{} is missing: choose from {}", named("problem"), fmt::join(names, ", ")));
 }
 
 void require_whole_files(const ProblemChoice& choice) {
@@ -257,14 +250,15 @@ NamedProblem make_problem(const OptionsView& options, ProblemChoice& choice, con
   refuse_other_problems(options, choice.problem);
   if (choice.problem == nas::synthetic_supernet_row().name) return make_supernet(choice, given);
   if (!choice.named_data.empty()) {
-    for (const std::string& name : given_under(options, own_files)) {
+    for (const std::string& name : given_to_problem(options, DataSource::own_files)) {
       if (options.at(name).kind != FieldKind::place) continue;
       throw OptionError(fmt::format("{} with {}: give a named set or your own files, not both",
                                     named("data", choice.named_data), named(name)));
     }
     return make_named_cleaning(choice);
   }
-  if (const std::vector<std::string> of_named = given_under(options, named_set); !of_named.empty()) {
+  if (const std::vector<std::string> of_named = given_to_problem(options, DataSource::named_set);
+      !of_named.empty()) {
     throw OptionError(fmt::format("{} needs {}", named(of_named.front()), named("data")));
   }
   require_whole_files(choice);

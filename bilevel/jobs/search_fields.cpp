@@ -337,19 +337,19 @@ void refuse_ignored_settings(SearchJob& o) {
   for (const nas::SearchMethod& method : nas::search_methods())
     methods.push_back({method.name, method.reads});
   refuse_unread(view, "method", o.search.method, methods);
-  const auto needs = [&](const char* field, const std::string& other, bool there) {
-    if (!view.is_given(view.at(field)) || there) return;
-    throw OptionError(fmt::format("{} has no effect without {}; leave it out, or give both",
-                                  named(field, view.words(view.at(field)).front()), other));
+  const auto needs = [&](const char* field, const std::string& chosen, const std::string& value,
+                         const std::vector<std::string>& users) {
+    if (!view.is_given(view.at(field)) || std::find(users.begin(), users.end(), value) != users.end()) return;
+    throw OptionError(
+        no_effect(named(field, view.words(view.at(field)).front()), named(chosen, value), users));
   };
   const nas::SearchOptions& s = o.search;
-  needs("momentum", named("inner_optimizer", "heavy-ball") + " or nesterov",
-        s.inner.optimizer == "heavy-ball" || s.inner.optimizer == "nesterov");
-  needs("guard_strength", "a " + named("guard"), s.guard.on());
-  needs("stop_window", named("stop", "eigenvalue"), s.stop == "eigenvalue");
-  needs("stop_ratio", named("stop", "eigenvalue"), s.stop == "eigenvalue");
-  needs("most_skips", named("stop", "skips"), s.stop == "skips");
-  needs("tune_epochs", named("select", "perturbation"), s.select == "perturbation");
+  needs("momentum", "inner_optimizer", s.inner.optimizer, {"heavy-ball", "nesterov"});
+  if (!s.guard.on()) needs("guard_strength", "guard", "none", {});
+  needs("stop_window", "stop", s.stop, {"eigenvalue"});
+  needs("stop_ratio", "stop", s.stop, {"eigenvalue"});
+  needs("most_skips", "stop", s.stop, {"skips"});
+  needs("tune_epochs", "select", s.select, {"perturbation"});
 }
 
 void take_linear_rate(const std::string& text, nas::SearchOptions& search) {

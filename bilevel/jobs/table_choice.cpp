@@ -15,7 +15,7 @@ namespace bilevel {
 Fields<LabelledFile> labelled_file_fields(const std::string& heading, const std::string& name,
                                           const std::string& help, const std::string& labels_help) {
   Fields<LabelledFile> f;
-  f.heading(heading);
+  f.heading(heading, DataSource::own_files);
   f.add(
        name, [](auto& o) -> auto& { return o.features; }, help)
       .is(FieldKind::place)
@@ -30,7 +30,7 @@ Fields<LabelledFile> labelled_file_fields(const std::string& heading, const std:
 Fields<FeatureFileOptions> table_file_fields(const std::string& heading) {
   using O = FeatureFileOptions;
   Fields<O> f;
-  f.heading(heading);
+  f.heading(heading, DataSource::own_files);
   f.add(
        "drop", [](O & o) -> auto& { return o.drop; },
        "columns of a table to leave out, by name or position; ids are left out automatically")
@@ -45,7 +45,7 @@ Fields<FeatureFileOptions> table_file_fields(const std::string& heading) {
 Fields<FeatureFileOptions> dialect_fields(const std::string& heading) {
   using O = FeatureFileOptions;
   Fields<O> f;
-  f.heading(heading);
+  f.heading(heading, DataSource::own_files);
   f.add(
        "missing", [](O & o) -> auto& { return o.missing; },
        "missing values in a table: error, mean (of the training rows) or drop (their rows)")

@@ -14,11 +14,10 @@ namespace bilevel {
 namespace {
 
 constexpr const char* own_tune_files = "files";
-constexpr const char* named_tune_set = "named data";
 
 void add_tune_files(Fields<TuneJobOptions>& f) {
   using O = TuneJobOptions;
-  f.heading(own_tune_files);
+  f.heading(own_tune_files, DataSource::own_files);
   f.include(
       [](O & o) -> auto& { return o.files.train; },
       labelled_file_fields(
@@ -59,7 +58,7 @@ void add_tune_files(Fields<TuneJobOptions>& f) {
 
 void add_tune_set(Fields<TuneJobOptions>& f) {
   using O = TuneJobOptions;
-  f.heading(named_tune_set);
+  f.heading("named data", DataSource::named_set);
   f.add(
        "data", [](O & o) -> auto& { return o.data; }, "named set: newsgroups")
       .one_of({"newsgroups"})
@@ -99,11 +98,10 @@ void add_tune_table(Fields<TuneJobOptions>& f) {
 
 // Calls act with the name of each one that was given, but for `without`.
 template <typename Act>
-void for_given_tune_fields(TuneJobOptions& o, const std::string& heading,
-                           const std::set<std::string>& without, Act act) {
-  const OptionsView view(o);
-  for (const Field& field : view.fields()) {
-    if (field.group == heading && !without.contains(field.name) && view.is_given(field)) act(field.name);
+void for_given_tune_fields(TuneJobOptions& o, DataSource source, const std::set<std::string>& without,
+                           Act act) {
+  for (const std::string& name : OptionsView(o).given_about(source)) {
+    if (!without.contains(name)) act(name);
   }
 }
 
@@ -155,11 +153,11 @@ void check_tune_sources(TuneJobOptions& o) {
     throw OptionError(files ? fmt::format("{} and {} cannot be combined", named("train"), data)
                             : fmt::format("there is no data: give {} or {}", named("train", "FILE"), data));
   }
-  for_given_tune_fields(o, own_tune_files, {"train", "valid_part"}, [&](const std::string& name) {
+  for_given_tune_fields(o, DataSource::own_files, {"train", "valid_part"}, [&](const std::string& name) {
     if (files) return;
     throw OptionError(fmt::format("{} needs {}, not {}", named(name), named("train"), data));
   });
-  for_given_tune_fields(o, named_tune_set, {"data"}, [&](const std::string& name) {
+  for_given_tune_fields(o, DataSource::named_set, {"data"}, [&](const std::string& name) {
     if (!files) return;
     throw OptionError(fmt::format("{} needs {}, not {}", named(name), data, named("train")));
   });
@@ -180,8 +178,8 @@ void refuse_tune_sources(TuneJobOptions& o) {
     throw OptionError(fmt::format("{}: the examples are in memory; leave out options that name files or sets",
                                   named(name)));
   };
-  for_given_tune_fields(o, own_tune_files, {"valid_part", "bias"}, refuse);
-  for_given_tune_fields(o, named_tune_set, {}, refuse);
+  for_given_tune_fields(o, DataSource::own_files, {"valid_part", "bias"}, refuse);
+  for_given_tune_fields(o, DataSource::named_set, {}, refuse);
 }
 
 bool wants_table(TuneJobOptions& o, bool has_valid) {

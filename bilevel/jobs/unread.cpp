@@ -1,8 +1,5 @@
 #include "bilevel/jobs/unread.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
 #include "bilevel/fields/option_text.h"
@@ -20,9 +17,8 @@ void refuse_unread(const OptionsView& options, const std::string& field, const s
       }
     }
     if (readers.empty() || std::find(readers.begin(), readers.end(), chosen) != readers.end()) continue;
-    throw OptionError(fmt::format("{} changes nothing for {}: it is of {}; leave it out",
-                                  named(given.name, options.words(given).front()), named(field, chosen),
-                                  fmt::join(readers, ", ")));
+    throw OptionError(
+        no_effect(named(given.name, options.words(given).front()), named(field, chosen), readers));
   }
 }
 

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -51,8 +50,7 @@ std::vector<std::string> options_read_by(const std::string& learner) {
 
 void LearnerOptions::validate() const {
   if (std::find(learner_names().begin(), learner_names().end(), name) == learner_names().end()) {
-    throw std::invalid_argument(
-        fmt::format("learner '{}' is unknown: choose from {}", name, fmt::join(learner_names(), ", ")));
+    refuse_unknown("learner", name, learner_names());
   }
   require_at_least("inner_steps", inner_steps, 0);
   require_nonnegative("growth", growth);
@@ -64,8 +62,7 @@ void LearnerOptions::validate() const {
   require_positive("proximal", proximal);
   require_positive("centre_weight", centre_weight);
   if (curvature != "hessian" && curvature != "gauss-newton") {
-    throw std::invalid_argument(
-        fmt::format("curvature '{}' is unknown: choose hessian or gauss-newton", curvature));
+    refuse_unknown("curvature", curvature, {"hessian", "gauss-newton"});
   }
   if (name == "aid" && ridge == 0) {
     throw std::invalid_argument(

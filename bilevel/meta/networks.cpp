@@ -17,8 +17,7 @@ const std::vector<std::string>& network_names() {
 
 void NetworkOptions::validate() const {
   if (std::find(network_names().begin(), network_names().end(), name) == network_names().end()) {
-    throw std::invalid_argument(
-        fmt::format("network '{}' is unknown: choose from {}", name, fmt::join(network_names(), ", ")));
+    refuse_unknown("network", name, network_names());
   }
   require_at_least("filters", filters, 1);
 }

@@ -98,7 +98,7 @@ Graph101 graph101_from_bits(int64_t vertices, uint32_t bits, std::string_view op
   }
   const size_t n = static_cast<size_t>(vertices);
   if (operations.size() != n - 2) {
-    throw std::invalid_argument(fmt::format("operations {} must be {} letters, one per inner vertex",
+    throw std::invalid_argument(fmt::format("operations = {}: must be {} letters, one per inner vertex",
                                             printable(operations), vertices - 2));
   }
   if (bits >> (n * (n - 1) / 2) != 0) {
@@ -112,7 +112,7 @@ Graph101 graph101_from_bits(int64_t vertices, uint32_t bits, std::string_view op
     const size_t label = letters.find(operations[v - 1]);
     if (label == std::string_view::npos) {
       throw std::invalid_argument(
-          fmt::format("operations {} must be of the letters 3, 1 and m", printable(operations)));
+          fmt::format("operations = {}: must be of the letters 3, 1 and m", printable(operations)));
     }
     graph.operations[v] = graph101_operations()[label];
   }

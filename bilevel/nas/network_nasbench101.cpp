@@ -1,13 +1,12 @@
 #include "bilevel/nas/network_nasbench101.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 #include <set>
-#include <stdexcept>
 
+#include "bilevel/core/require.h"
 #include "bilevel/nas/operations.h"
 #include "bilevel/nas/supernet.h"
 
@@ -31,10 +30,7 @@ Feature apply_vertex(Pass& pass, const std::string& operation, const Feature& x)
   if (operation == "conv3x3-bn-relu") return convolve_normalize_relu(pass, x, {.outputs = x.channels});
   if (operation == "conv1x1-bn-relu") return project(pass, x, x.channels);
   if (operation == "maxpool3x3") return max_pool(x, 3, 1, 1);
-  throw std::invalid_argument(
-      fmt::format("operation '{}' is unknown: those of a NAS-Bench-101 vertex are conv3x3-bn-relu, "
-                  "conv1x1-bn-relu and maxpool3x3",
-                  operation));
+  refuse_unknown("operation", operation, graph101_operations());
 }
 
 Feature walk_cell(Pass& pass, const Graph101& cell, const Feature& input, int64_t outputs) {

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 
 #include <optional>
-#include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/nas/box_pool.h"
 #include "bilevel/nas/convolution.h"
 
@@ -44,11 +44,9 @@ std::optional<Feature> pool_of(const Pass& pass, const std::string& operation, c
 }
 
 [[noreturn]] void unknown(const std::string& operation) {
-  throw std::invalid_argument(
-      fmt::format("operation '{}' is unknown: the operations on edges are none, skip_connect, nor_conv_1x1, "
-                  "nor_conv_3x3, "
-                  "avg_pool_3x3, max_pool_3x3, sep_conv_3x3, sep_conv_5x5, dil_conv_3x3 and dil_conv_5x5",
-                  operation));
+  refuse_unknown("operation", operation,
+                 {"none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3", "max_pool_3x3",
+                  "sep_conv_3x3", "sep_conv_5x5", "dil_conv_3x3", "dil_conv_5x5"});
 }
 
 // Parallel copies in flight: one feature with the copies' channels side by side (merged), or one each

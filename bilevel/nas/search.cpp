@@ -259,7 +259,7 @@ Search::EpochEnd Search::run_epoch(Run& run) {
   SearchState& state = run.state;
   Oracle& oracle = run.oracle;
   set_epoch(state, oracle, run.streams);
-  NoWaiting until_the_epoch_ends;
+  NoWaiting until_the_epoch_ends(oracle.finite());
   const auto require_finite = [&] {
     if (until_the_epoch_ends.all_finite_so_far()) return;
     throw NotFiniteRun(fmt::format(

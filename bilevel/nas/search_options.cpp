@@ -1,7 +1,6 @@
 #include "bilevel/nas/search_options.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -62,8 +61,7 @@ const SearchMethod& find_search_method(const std::string& name) {
     if (method.name == name) return method;
     names.push_back(method.name);
   }
-  throw OptionError(
-      fmt::format("{} is unknown: choose from {}", named("method", name), fmt::join(names, ", ")));
+  refuse_unknown("method", name, names);
 }
 
 void SearchOptions::validate() const {
@@ -86,14 +84,14 @@ void SearchOptions::validate() const {
   require_at_least("most_skips", most_skips, 0);
   require_at_least("tune_epochs", tune_epochs, 0);
   if (stop != "none" && stop != "eigenvalue" && stop != "skips") {
-    throw OptionError(fmt::format("{}: choose none, eigenvalue or skips", named("stop", stop)));
+    refuse_unknown("stop", stop, {"none", "eigenvalue", "skips"});
   }
   if (stop == "eigenvalue" && eigenvalue_products == 0) {
     throw OptionError(
         fmt::format("{} needs {} above 0", named("stop", "eigenvalue"), named("eigenvalue_products")));
   }
   if (select != "argmax" && select != "perturbation") {
-    throw OptionError(fmt::format("{}: choose argmax or perturbation", named("select", select)));
+    refuse_unknown("select", select, {"argmax", "perturbation"});
   }
   if (stop != "none" && !find_search_method(method).moves_alpha) {
     throw OptionError(fmt::format("{}: {} has no alpha that could collapse", named("stop", stop), method));

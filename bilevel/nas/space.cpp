@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "bilevel/core/random.h"
+#include "bilevel/core/require.h"
 
 namespace bilevel::nas {
 namespace {
@@ -59,8 +60,7 @@ SearchSpace whole_space(std::string_view name) {
   if (name == "nasbench1shot1-2") return nasbench1shot1({1, 1, 2, 2, 3});
   if (name == "nasbench1shot1-3") return nasbench1shot1({1, 1, 1, 2, 2, 2});
   if (name == "darts") return darts();
-  throw std::invalid_argument(
-      fmt::format("search space '{}' is unknown: choose from {}", name, fmt::join(space_names(), ", ")));
+  refuse_unknown("search space", name, space_names());
 }
 
 std::vector<std::string> narrowed(const SearchSpace& space, const std::vector<std::string>& wanted) {

@@ -1,7 +1,7 @@
 #pragma once
 // Training of one derived network from scratch: what is left to do with a genotype once a search has found
-// it. No bilevel problem: one gradient in each step, by the network's tape if it has one (training_pass.h), else by
-// automatic differentiation.
+// it. No bilevel problem: one gradient in each step, by the network's tape if it has one (training_pass.h),
+// else by automatic differentiation.
 //
 // All random numbers come from the seed and the step's number, and a state holds everything else, so that a
 // stopped run can be resumed to the same bits.

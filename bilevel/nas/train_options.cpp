@@ -1,7 +1,6 @@
 #include "bilevel/nas/train_options.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -44,7 +43,7 @@ void TrainOptions::validate(int64_t images) const {
   require(rate > 0 && rate <= largest, "rate", rate, "above 0 and at most 3.4e+38, the largest float");
   const std::vector<std::string>& names = train_schedule_names();
   if (std::find(names.begin(), names.end(), schedule) == names.end()) {
-    throw OptionError(fmt::format("{}: choose from {}", named("schedule", schedule), fmt::join(names, ", ")));
+    refuse_unknown("schedule", schedule, names);
   }
   if (schedule == "linear-gentle" && epochs <= gentle_epochs) {
     throw OptionError(fmt::format("{}: its last {} epochs are the gentle ones, so that {} must be above that",

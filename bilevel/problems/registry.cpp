@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
 
+#include "bilevel/core/require.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/problems/counterexample.h"
 #include "bilevel/problems/hyper_cleaning.h"
@@ -201,8 +201,7 @@ NamedProblem make_problem(const std::string& name, const ProblemOptions& options
     }
     names.push_back(maker.row.name);
   }
-  throw std::invalid_argument(
-      fmt::format("problem = '{}' is unknown: one of {}", name, fmt::join(names, ", ")));
+  refuse_unknown("problem", name, names);
 }
 
 }  // namespace bilevel

@@ -25,10 +25,8 @@ SetScores scores_of(const LabelledRows& rows, const Tensor& matrix) {
 RegularizerSearch::RegularizerSearch(RegularizerSets sets, double rate)
     : RegularizedSoftmax(sets.train, sets.valid, sets.classes), sets_(std::move(sets)), rate_(rate) {
   if (!(rate >= 0) || !std::isfinite(rate)) {
-    throw std::invalid_argument(
-        fmt::format("the inner rate is {}: it must be finite and above 0, or 0 for "
-                    "one from the data's curvature",
-                    rate));
+    throw std::invalid_argument(fmt::format(
+        "inner_rate = {}: must be finite and above 0, or 0 for one from the data's curvature", rate));
   }
   if (sets_.test) sets_.test->validate(sets_.classes, "test");
   curvature_ =

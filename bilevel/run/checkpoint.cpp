@@ -309,8 +309,8 @@ std::string previous_checkpoint(const std::string& path) { return path + ".previ
 
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   if (!checkpoint.metadata.is_object()) {
-    throw std::invalid_argument(fmt::format("checkpoint: metadata is a JSON {}: it must be an object",
-                                            checkpoint.metadata.type_name()));
+    throw std::invalid_argument(
+        fmt::format("checkpoint: metadata is a JSON {}: must be an object", checkpoint.metadata.type_name()));
   }
   require_finite(checkpoint.metadata, "");
   json entries = json::array();

@@ -111,12 +111,12 @@ class Options(unittest.TestCase):
             (dict(method="cg", damping="high"), TypeError, "^damping must be a number, not str"),
             (dict(method="cg", damping=float("nan")), ValueError, "^damping = nan: must be"),
             (dict(method="cg", error_bound=1), TypeError, "^error_bound must be True or False, not int"),
-            (dict(method="cg", truncate=3), ValueError, "^truncate has no effect with method = cg; leave it out"),
+            (dict(method="cg", truncate=3), ValueError, "^truncate has no effect with method = cg. Leave it out"),
             (dict(method="reverse"), ValueError, "method = reverse differentiates the inner steps: give inner_steps and inner_rate"),
             (dict(method="cg", inner_steps=5), ValueError, "^inner_steps = 5 needs inner_rate"),
             (dict(method="neumann"), ValueError, "^method = neumann needs linear_rate or inner_rate"),
-            (dict(method="cg", inner_rate=0.1), ValueError, "^inner_rate has no effect without inner_steps"),
-            (dict(method="neumann", inner_rate=0.1, linear_rate=0.1), ValueError, "^inner_rate has no effect without inner_steps"),
+            (dict(method="cg", inner_rate=0.1), ValueError, "^inner_rate has no effect with inner_steps = 0"),
+            (dict(method="neumann", inner_rate=0.1, linear_rate=0.1), ValueError, "^inner_rate has no effect with inner_steps = 0"),
             (dict(method=3), TypeError, "method must be a name or a bilevel.Estimator, not int"),
         ]
         for given, kind, words in cases:
@@ -128,7 +128,7 @@ class Options(unittest.TestCase):
             bilevel.solve("ridge", iteration=3)
         with self.assertRaisesRegex(bilevel.OptionError, "inner_rate = 0: must be .*above 0"):
             bilevel.solve("ridge", inner_rate=0)
-        with self.assertRaisesRegex(ValueError, "problem = ridg is unknown: choose from"):
+        with self.assertRaisesRegex(ValueError, "problem 'ridg' is unknown: choose from"):
             bilevel.solve("ridg")
         with self.assertRaisesRegex(ValueError, "a user-defined problem does not take dtype"):
             bilevel.solve(problem(), dtype="float")

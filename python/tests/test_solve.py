@@ -220,12 +220,12 @@ class OwnAlgorithm(unittest.TestCase):
             (dict(algorithm=self.Alternating(), terms=3), "terms has no effect with alternating: give it to alternating when it is made"),
             (dict(algorithm=self.Alternating(), inner_steps=3), "inner_steps has no effect with alternating"),
             (dict(algorithm=self.Alternating(), method="cg"), "method has no effect with alternating"),
-            (dict(algorithm=self.Alternating(), accuracy=0.1), "accuracy = 0.1 has no effect without method = auto"),
+            (dict(algorithm=self.Alternating(), accuracy=0.1), "accuracy = 0.1 has no effect here; only method = auto uses it"),
             (dict(algorithm=self.Alternating(), on_failure="backtrack"), "on_failure = backtrack: alternating is user-defined"),
-            (dict(algorithm=self.Alternating(), outer_optimizer="adam", outer_momentum=0.5), "outer_momentum changes nothing"),
+            (dict(algorithm=self.Alternating(), outer_optimizer="adam", outer_momentum=0.5), "outer_momentum has no effect"),
             (dict(algorithm=WithoutRate(), inner_rate=0.1), "inner_rate has no effect with without-rate"),
             (dict(method=Mine(), terms=3), "terms has no effect with mine"),
-            (dict(method=Mine(), inner_momentum=0.5), "inner_momentum has no effect with double-loop"),
+            (dict(method=Mine(), inner_momentum=0.5), "inner_momentum has no effect with double-loop and inner_optimizer = gd"),
             (dict(method=Mine(), algorithm="soba"), "algorithm = soba does not take a user-defined estimator"),
         ]
         for given, words in cases:

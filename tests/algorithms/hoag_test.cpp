@@ -242,7 +242,7 @@ TEST(Hoag, misuse_names_the_option_and_the_bound) {
     });
   };
   EXPECT_THAT(of([](HoagOptions& o) { o.tolerance.decay = "linear"; }),
-              AllOf(HasSubstr("'linear'"), HasSubstr("exponential, quadratic or cubic")));
+              AllOf(HasSubstr("decay = linear: must be"), HasSubstr("exponential, quadratic or cubic")));
   EXPECT_THAT(of([](HoagOptions& o) { o.tolerance.factor = 1; }), HasSubstr("factor = 1"));
   EXPECT_THAT(of([](HoagOptions& o) { o.tolerance.first = 0; }), HasSubstr("first tolerance = 0"));
   EXPECT_THAT(of([](HoagOptions& o) { o.increase = 0.9; }), HasSubstr("increase = 0.9"));

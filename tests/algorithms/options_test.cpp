@@ -232,17 +232,21 @@ TEST(EveryOption, IsRefusedWithWhatWouldReadIt) {
   const auto said = [&](const std::string& algorithm, Option option) {
     return refusal({.algorithm = algorithm, .settings = s, .batches = {}}, option);
   };
-  EXPECT_EQ(said("itd", "truncate"),
-            "truncate changes nothing for itd: it is of double-loop, krmd, storm-double-loop; leave it out");
-  EXPECT_EQ(said("aid-cg", "inner_momentum"),
-            "inner_momentum changes nothing for aid-cg: it is of inner_optimizer = heavy-ball and nesterov, "
-            "not of gd; leave it out");
+  EXPECT_EQ(
+      said("itd", "truncate"),
+      "truncate has no effect with itd; only double-loop, krmd and storm-double-loop use it. Leave it out");
+  EXPECT_EQ(
+      said("aid-cg", "inner_momentum"),
+      "inner_momentum has no effect with aid-cg and inner_optimizer = gd; only inner_optimizer = heavy-ball "
+      "and nesterov use it. Leave it out");
   s.method = "reverse";
   EXPECT_EQ(said("double-loop", "damping"),
-            "damping changes nothing for double-loop: method = reverse does not read it; leave it out");
+            "damping has no effect with double-loop and method = reverse; only exact, neumann, cg, minres, "
+            "fixed-point and nystrom "
+            "use it. Leave it out");
   s.growth = 2;
   EXPECT_EQ(said("aid-increasing", "inner_steps"),
-            "inner_steps changes nothing for aid-increasing: growth sets T here; leave it out");
+            "inner_steps has no effect with aid-increasing and growth, which sets T. Leave it out");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "bilevel/core/problem.h"
 #include "bilevel/hypergradients/cg.h"
 #include "bilevel/hypergradients/implicit.h"
+#include "bilevel/hypergradients/neumann.h"
 #include "bilevel/hypergradients/reverse.h"
 #include "tests/messages.h"
 #include "tests/support.h"
@@ -77,6 +79,42 @@ class HalfReverse : public HypergradientEstimator {
     half.value = half.direct + 0.5 * (half.value - half.direct);
     return half;
   }
+};
+
+// Ends every solve where a curvature is not positive, whatever is solved, and may say that it needs one.
+class Indefinite : public HypergradientEstimator {
+ public:
+  explicit Indefinite(bool needs_positive) : needs_positive_(needs_positive) {}
+  std::string_view name() const override { return "indefinite"; }
+  bool implicit() const override { return true; }
+  bool needs_positive_curvature() const override { return needs_positive_; }
+
+ private:
+  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override {
+    return implicit_hypergradient(oracle, request, {}, [](CurvatureProducts&, const Tensor& p) {
+      LinearResult result;
+      result.solution = p / Bowl().curvatures;
+      result.status = Status::negative_curvature;
+      return result;
+    });
+  }
+  bool needs_positive_;
+};
+
+// Neumann's series under another name, with all that is known of it.
+class OwnSeries : public HypergradientEstimator {
+ public:
+  OwnSeries(int64_t terms, double rate) : series_({.terms = terms, .rate = rate, .curvature = {}}) {}
+  std::string_view name() const override { return "own-series"; }
+  bool implicit() const override { return true; }
+  std::optional<int64_t> terms() const override { return series_.terms(); }
+  EstimatorTraits traits() const override { return series_.traits(); }
+
+ private:
+  Hypergradient compute(Oracle& oracle, const HypergradientRequest& request) const override {
+    return series_.estimate(oracle, request);
+  }
+  NeumannEstimator series_;
 };
 
 // Plain steps of x along df/dx at the exact w*(x) = x, which on the bowl is the hypergradient's own part.
@@ -151,6 +189,18 @@ TEST(OwnEstimator, of_the_library_brings_its_own_options_and_needs_its_own_name)
   EXPECT_THAT(message([&] { check_problem(Bowl(), options); }), HasSubstr("an estimator is null"));
 }
 
+// What a verdict says of a series it says of one's own, too, at its own rate: 2/L is 0.5 on the bowl.
+TEST(OwnEstimator, that_says_it_is_a_series_is_explained_as_one) {
+  CheckOptions options = two_hundred_steps();
+  options.methods = {"exact"};
+  options.own = {std::make_shared<OwnSeries>(3, 0.2)};
+  EXPECT_THAT(row(check_problem(Bowl(), options), "own-series").why,
+              HasSubstr("the series is too short at K = 3; about K = 132 would do (0.9 per term)"));
+  options.own = {std::make_shared<OwnSeries>(3, 0.6)};
+  EXPECT_EQ(row(check_problem(Bowl(), options), "own-series").why,
+            "rate 0.6 is too large for the spectrum: a series needs less than 0.5");
+}
+
 TEST(OwnEstimator, is_diagnosed_and_may_be_recommended) {
   const Bowl bowl;
   DiagnoseOptions options;
@@ -176,6 +226,20 @@ TEST(OwnEstimator, runs_in_a_double_loop) {
                         std::make_unique<KnownInverse>());
   const SolveSummary summary = solve(bowl, loop, {.iterations = 60});
   EXPECT_LT(length(summary.state.x - 1), 1e-6);
+}
+
+TEST(OwnEstimator, that_needs_positive_curvature_ends_a_run_without_it) {
+  const Bowl bowl;
+  const DoubleLoopOptions options{.inner = {.steps = 20, .rate = 0.2}, .outer = {.rate = 0.5}};
+  const DoubleLoop needs_it(options, std::make_unique<Indefinite>(true));
+  const SolveSummary failed = solve(bowl, needs_it, {.iterations = 60});
+  EXPECT_EQ(failed.reason, StopReason::failed);
+  EXPECT_LT(failed.state.iteration, 60);
+  EXPECT_THAT(failed.message, HasSubstr("linear solves failed"));
+  const DoubleLoop does_not(options, std::make_unique<Indefinite>(false));
+  const SolveSummary done = solve(bowl, does_not, {.iterations = 60});
+  EXPECT_EQ(done.reason, StopReason::iterations);
+  EXPECT_EQ(done.statuses.at("negative_curvature"), 60);
 }
 
 CompareOptions on_bowl() {

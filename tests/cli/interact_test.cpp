@@ -245,7 +245,7 @@ TEST_F(Interact, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal("--first-regularizer 0", 2), HasSubstr("--first-regularizer 0: must be above 0"));
   EXPECT_THAT(refusal("--inner-rate 0", 2), HasSubstr("--inner-rate 0: must be above 0"));
   EXPECT_THAT(refusal("--algorithm reverse --truncate 3", 2),
-              HasSubstr("--truncate 3 changes nothing for reverse: it is of double-loop, krmd"));
+              HasSubstr("--truncate 3 has no effect with reverse; only double-loop, krmd"));
   EXPECT_THAT(refusal("--algorithm magic", 2), HasSubstr("'magic' is unknown"));
 }
 

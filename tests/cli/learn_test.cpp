@@ -60,7 +60,7 @@ TEST(Learn, NamesWhatIsWrong) {
     return output.err;
   };
   EXPECT_THAT(said(" --ridge 0", 2), HasSubstr("--ridge 0: aid solves"));
-  EXPECT_THAT(said(" --truncate 3", 2), HasSubstr("--truncate 3 changes nothing for --learner aid"));
+  EXPECT_THAT(said(" --truncate 3", 2), HasSubstr("--truncate 3 has no effect with --learner aid"));
   EXPECT_THAT(said(" --network conv4", 2), HasSubstr("conv4"));
   EXPECT_THAT(said(" --ways 1000", 2), HasSubstr("1000"));
   EXPECT_THAT(said(" --inner-rate 1e30", 3), HasSubstr("inner rate"));

@@ -18,11 +18,10 @@ std::string shown(const std::string& command, const std::string& message) {
 
 TEST(OptionNames, aFieldIsShownAsTheOptionThatWasTyped) {
   EXPECT_EQ(shown("search", "train_size = 7: must be at most 5"), "--train-size 7: must be at most 5");
-  EXPECT_EQ(shown("solve", "solve: direction_tolerance = -1: must be finite and at least 0"),
-            "--tolerance -1: must be finite and at least 0");
-  EXPECT_EQ(shown("solve", "outer: rate = 0: must be finite and above 0"),
+  EXPECT_EQ(shown("solve", "solve: records = 0: must be at least 1"), "--records 0: must be at least 1");
+  EXPECT_EQ(shown("solve", "outer_rate = 0: must be finite and above 0"),
             "--outer-rate 0: must be finite and above 0");
-  EXPECT_EQ(shown("solve", "inner clip_norm = -1: must be finite"), "--inner-clip -1: must be finite");
+  EXPECT_EQ(shown("solve", "inner_clip = -1: must be finite"), "--inner-clip -1: must be finite");
   EXPECT_EQ(shown("count", "--channels = 7: must be even"), "--channels 7: must be even");
   EXPECT_EQ(shown("train", "test_labels is missing: test_images and test_labels go together"),
             "--test-labels is missing: --test-images and --test-labels go together");
@@ -34,6 +33,24 @@ TEST(OptionNames, whatIsNoOptionOfTheCommandStays) {
         "data/train_size: expected 5 bytes", "nowhere/test_labels.npy is missing", "x = ", ""}) {
     EXPECT_EQ(shown("search", message), message);
   }
+}
+
+std::string refusal(const std::string& line, int exit_code);
+
+// Whatever the library calls them: their own bounds come first.
+TEST(OptionNames, thatDifferFromTheirFieldsAreTheOnesTyped) {
+  EXPECT_EQ(refusal("solve --problem ridge --tolerance -1", 2),
+            "bilevel: --tolerance -1: must be at least 0");
+  EXPECT_EQ(refusal("solve --problem ridge --budget-seconds -1", 2),
+            "bilevel: --budget-seconds -1: must be at least 0");
+  EXPECT_EQ(refusal("solve --problem ridge --budget-calls -1", 2),
+            "bilevel: --budget-calls -1: must be at least 0");
+  EXPECT_THAT(refusal("solve --problem ridge --algorithm f2sa --penalty-growth -1", 2),
+              ::testing::HasSubstr("--penalty-growth -1: must be"));
+  EXPECT_THAT(refusal("solve --problem ridge --algorithm amigo --terms 0", 2),
+              ::testing::HasSubstr("--terms 0: must be at least 1"));
+  EXPECT_THAT(refusal("search --alpha-beta1 1", 2), ::testing::HasSubstr("--alpha-beta1 1: must be"));
+  EXPECT_THAT(refusal("search --alpha-decay -1", 2), ::testing::HasSubstr("--alpha-decay -1: must be"));
 }
 
 std::string refusal(const std::string& line, int exit_code) {

@@ -109,7 +109,7 @@ TEST_F(ReproduceIdartsSearch, Table1LooksUpWhatTheSearchesFound) {
 TEST(ReproduceIdarts, RefusesOptionsThatAnItemDoesNotTake) {
   const Output toy = run_program("reproduce krmd:toy --epochs 3");
   EXPECT_EQ(toy.exit_code, 2);
-  EXPECT_THAT(toy.err, HasSubstr("changes nothing for krmd:toy: it is of idarts:table1"));
+  EXPECT_THAT(toy.err, HasSubstr("has no effect with krmd:toy; only idarts:table1"));
   const Output few = run_program("reproduce idarts:table1 --epochs -1");
   EXPECT_EQ(few.exit_code, 2);
   EXPECT_THAT(few.err, HasSubstr("--epochs -1: must be at least 0"));

@@ -119,8 +119,9 @@ TEST(Solve, AMethodThatWouldBeIgnoredIsRefused) {
     const Output output = run_program(arguments);
     EXPECT_EQ(output.exit_code, 2) << arguments << output.err;
     EXPECT_EQ(output.out, "") << arguments;
-    EXPECT_THAT(output.err, AllOf(HasSubstr("--method cg changes nothing for "),
-                                  HasSubstr("it is of double-loop, storm-double-loop; leave it out")));
+    EXPECT_THAT(output.err,
+                AllOf(HasSubstr("--method cg has no effect with "),
+                      HasSubstr("; only double-loop and storm-double-loop use it. Leave it out")));
   }
   EXPECT_THAT(run_program("interact --method auto").err, HasSubstr("--method auto"));
   const Output unknown = run_program("interact --algorithm double-loop --method auto");

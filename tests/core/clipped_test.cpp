@@ -184,9 +184,8 @@ TEST(Clipped, reads_nothing_back_from_the_device) {
 TEST(Clipped, misuse_names_the_option_and_the_bound) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const double bad : {-1.0, infinity, std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_THAT(
-        message([&] { make_inner_optimizer(clipped_options("gd", bad)); }),
-        ::testing::AllOf(::testing::HasSubstr("inner clip_norm"), ::testing::HasSubstr("at least 0")));
+    EXPECT_THAT(message([&] { make_inner_optimizer(clipped_options("gd", bad)); }),
+                ::testing::AllOf(::testing::HasSubstr("inner_clip"), ::testing::HasSubstr("at least 0")));
   }
   EXPECT_THAT(message([] { ClippedInner(make_inner_optimizer({}), 0); }),
               ::testing::HasSubstr("must be finite and above 0"));

@@ -284,12 +284,12 @@ TEST(InnerOptions, names_what_is_wrong) {
          "must be 0 to 1000000000");
   for (const double bad : {0.0, -1.0, nan, infinity}) {
     expect([&](InnerOptions& o) { o.rate = bad; }, "inner_rate", "finite and above 0");
-    expect([&](InnerOptions& o) { o.epsilon = bad; }, "inner epsilon", "finite and above 0");
+    expect([&](InnerOptions& o) { o.epsilon = bad; }, "inner_epsilon", "finite and above 0");
   }
   for (const double bad : {1.0, -0.1, nan}) {
-    expect([&](InnerOptions& o) { o.momentum = bad; }, "inner momentum", "at least 0 and below 1");
-    expect([&](InnerOptions& o) { o.beta1 = bad; }, "inner beta1", "at least 0 and below 1");
-    expect([&](InnerOptions& o) { o.beta2 = bad; }, "inner beta2", "at least 0 and below 1");
+    expect([&](InnerOptions& o) { o.momentum = bad; }, "inner_momentum", "at least 0 and below 1");
+    expect([&](InnerOptions& o) { o.beta1 = bad; }, "inner_beta1", "at least 0 and below 1");
+    expect([&](InnerOptions& o) { o.beta2 = bad; }, "inner_beta2", "at least 0 and below 1");
   }
   expect([](InnerOptions& o) { o.schedule.kind = ScheduleKind::cosine; }, "total_steps", "at least 1");
   for (const std::string& name : inner_optimizer_names()) {

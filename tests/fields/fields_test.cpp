@@ -185,6 +185,39 @@ TEST(Fields, WhatCodeHasChangedCountsAsGiven) {
   EXPECT_FALSE(options.given(options.part.steps));
 }
 
+struct Sourced {
+  std::string file = {}, set = {};
+  int64_t seed = 0;
+  Given given = {};
+  static const Fields<Sourced>& fields() {
+    static const Fields<Sourced> table = [] {
+      Fields<Sourced> f;
+      f.heading("examples", DataSource::own_files);
+      f.add(
+          "file", [](auto& o) -> auto& { return o.file; }, "");
+      f.heading("examples", DataSource::named_set);
+      f.add(
+          "set", [](auto& o) -> auto& { return o.set; }, "");
+      f.heading("examples");
+      f.add(
+          "seed", [](auto& o) -> auto& { return o.seed; }, "");
+      return f;
+    }();
+    return table;
+  }
+};
+
+// Which examples a field is about does not depend on what its heading says.
+TEST(Fields, KnowWhichExamplesTheyAreAbout) {
+  Sourced options;
+  options.given.set(options.set, std::string("mnist"));
+  options.given.set(options.seed, int64_t{3});
+  EXPECT_THAT(OptionsView(options).given_about(DataSource::own_files), ElementsAre());
+  EXPECT_THAT(OptionsView(options).given_about(DataSource::named_set), ElementsAre("set"));
+  options.given.set(options.file, std::string("train.csv"));
+  EXPECT_THAT(OptionsView(options).given_about(DataSource::own_files), ElementsAre("file"));
+}
+
 TEST(OptionText, TheReaderDecidesHowOptionsAreCalled) {
   const std::string text = named("inner_rate", "5") + " is too large: see " + named("inner_optimizer");
   EXPECT_EQ(plain_text(text), "inner_rate = 5 is too large: see inner_optimizer");
@@ -196,6 +229,15 @@ TEST(OptionText, TheReaderDecidesHowOptionsAreCalled) {
                                     "c");
   EXPECT_EQ(flag_text(hostile), "--file abc");
   EXPECT_EQ(plain_text("no marks"), "no marks");
+}
+
+TEST(OptionText, says_who_uses_an_option_that_has_no_effect) {
+  const std::string option = named("terms", "3"), with = named("method", "darts");
+  EXPECT_EQ(plain_text(no_effect(option, with)), "terms = 3 has no effect with method = darts. Leave it out");
+  EXPECT_EQ(flag_text(no_effect(option, with, {"cg"})),
+            "--terms 3 has no effect with --method darts; only cg uses it. Leave it out");
+  EXPECT_EQ(flag_text(no_effect(option, "", {"a", "b", "c"})),
+            "--terms 3 has no effect here; only a, b and c use it. Leave it out");
 }
 
 }  // namespace

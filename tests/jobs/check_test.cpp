@@ -125,7 +125,14 @@ TEST(CheckJob, RefusesWhatWouldBeIgnoredOrCannotBe) {
   CheckJobOptions unread = check_on("ridge");
   unread.given.set(unread.check.methods, std::vector<std::string>{"reverse"});
   unread.given.set(unread.check.settings.terms, int64_t{3});
-  EXPECT_EQ(refusal(unread), "--terms has no effect with --methods reverse; leave it out");
+  EXPECT_EQ(
+      refusal(unread),
+      "--terms has no effect with --methods reverse; only neumann, cg, minres, fixed-point and nystrom use "
+      "it. Leave it out");
+  CheckJobOptions step = check_on("ridge");
+  step.given.set(step.check.methods, std::vector<std::string>{"reverse"});
+  step.given.set(step.check.settings.curvature.difference_step, 0.1);
+  EXPECT_THAT(refusal(step), HasSubstr("--difference-step has no effect with --methods reverse"));
   CheckJobOptions learned = check_on("learned-rate");
   learned.given.set(learned.check.inner.rate, 0.1);
   EXPECT_EQ(refusal(learned),

@@ -122,7 +122,7 @@ TEST(CompareJob, NeedsAlgorithmsAndReadsTheirOptions) {
   CompareJobOptions unread = two_on_quadratic();
   unread.compare.algorithms = {"itd", "krmd"};
   unread.given.set(unread.algorithm.settings.hypergradient.curvature.damping, 1.0);
-  EXPECT_THAT(refusal(unread), HasSubstr("--damping 1 changes nothing for itd, krmd"));
+  EXPECT_THAT(refusal(unread), HasSubstr("--damping 1 has no effect with itd, krmd"));
   // One algorithm cannot be chosen where several run.
   CompareJobOptions options;
   EXPECT_EQ(OptionsView(options).find("algorithm"), nullptr);

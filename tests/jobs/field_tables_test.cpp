@@ -1,7 +1,9 @@
 // Every job's field table, as a C++ user has it. The tables of all commands: tests/cli/field_walk_test.cpp.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "bilevel/fields/options_view.h"
 #include "bilevel/jobs/adapt.h"
@@ -70,6 +72,39 @@ TEST(FieldTables, UnknownAndOutOfBoundValuesAreRefusedByName) {
   expect_refusals_by_name<PredictJobOptions>("predict");
   expect_refusals_by_name<CountJobOptions>("count");
   expect_refusals_by_name<QueryJobOptions>("query");
+}
+
+// A job refuses its own files beside a named set by these, whatever their headings are called.
+TEST(FieldTables, SayWhichExamplesAFieldIsAbout) {
+  const auto expect = [](const auto& rows, const std::vector<std::string>& own,
+                         const std::vector<std::string>& named) {
+    for (const std::string& name : own)
+      EXPECT_EQ(find_field(rows, name).source, DataSource::own_files) << name;
+    for (const std::string& name : named)
+      EXPECT_EQ(find_field(rows, name).source, DataSource::named_set) << name;
+    for (const Field& field : rows) {
+      const bool expected = std::count(own.begin(), own.end(), field.name) > 0 ||
+                            std::count(named.begin(), named.end(), field.name) > 0;
+      EXPECT_EQ(field.source != DataSource::any, expected) << field.name;
+    }
+  };
+  expect(CleanJobOptions::fields().rows(),
+         {"train", "train_labels", "valid", "valid_labels", "test", "test_labels", "label_column", "drop",
+          "keep", "missing", "separator", "decimal", "header", "classes"},
+         {"data", "data_dir", "corruption", "train_size", "valid_size"});
+  expect(TuneJobOptions::fields().rows(),
+         {"train", "train_labels", "valid", "valid_labels", "test", "test_labels", "label_column", "drop",
+          "keep", "missing", "separator", "decimal", "header", "features", "valid_part", "bias"},
+         {"data", "data_dir", "weights"});
+  expect(InteractJobOptions::fields().rows(),
+         {"train", "train_labels", "train_tasks", "valid", "valid_labels", "valid_tasks", "test",
+          "test_labels", "test_tasks", "label_column", "task_column", "drop", "keep", "missing", "separator",
+          "decimal", "header", "valid_part", "bias"},
+         {"data", "tasks", "clusters", "features", "train_examples", "valid_examples", "test_examples",
+          "spread", "noise"});
+  expect(SolveJobOptions::fields().rows(),
+         {"train_features", "train_labels", "valid_features", "valid_labels", "regularization", "bias"},
+         {"data", "data_dir", "corruption", "train_size", "valid_size"});
 }
 
 }  // namespace

@@ -180,7 +180,7 @@ TEST(LearnJob, WhatALearnerDoesNotReadIsRefusedByName) {
     FAIL() << "ridge was taken";
   } catch (const OptionError& error) {
     EXPECT_EQ(flag_text(error.marked()),
-              "--ridge 0.5 changes nothing for --learner maml: it is of aid, itd; leave it out");
+              "--ridge 0.5 has no effect with --learner maml; only aid and itd use it. Leave it out");
   }
   std::set<std::string> names;
   for (const Field& field : LearnJobOptions::fields().rows()) names.insert(field.name);

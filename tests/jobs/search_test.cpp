@@ -300,15 +300,15 @@ TEST(SearchJob, WhatAMethodDoesNotReadIsRefusedByName) {
     return std::string();
   };
   EXPECT_EQ(refusal("darts", "terms", "3"),
-            "--terms 3 changes nothing for --method darts: it is of idarts, cg; leave it out");
+            "--terms 3 has no effect with --method darts; only idarts and cg use it. Leave it out");
   EXPECT_EQ(refusal("idarts", "terms", "3"), "");
   EXPECT_EQ(
       refusal("gdas", "cross", "exact"),
-      "--cross exact changes nothing for --method gdas: it is of idarts, darts, truncated, cg; leave it "
+      "--cross exact has no effect with --method gdas; only idarts, darts, truncated and cg use it. Leave it "
       "out");
   EXPECT_EQ(refusal("darts", "momentum", "0.5"), "");
   EXPECT_EQ(refusal("darts", "stop_ratio", "0.5"),
-            "--stop-ratio 0.5 has no effect without --stop eigenvalue; leave it out, or give both");
+            "--stop-ratio 0.5 has no effect with --stop none; only eigenvalue uses it. Leave it out");
 }
 
 TEST(SearchJob, EveryOptionThatAMethodReadsIsAField) {

@@ -233,7 +233,7 @@ TEST(Guards, NamesAndStrengthsAreChecked) {
   options.guard.name = "gamma-decay";
   EXPECT_THAT(
       message([&] { options.validate(); }),
-      HasSubstr("guard = gamma-decay is unknown: choose from none, beta-decay, smoothing, auxiliary-skip, "
+      HasSubstr("guard 'gamma-decay' is unknown: choose from none, beta-decay, smoothing, auxiliary-skip, "
                 "partial-channels"));
   options.guard = {"partial-channels", 2.5};
   EXPECT_THAT(message([&] { options.validate(); }),

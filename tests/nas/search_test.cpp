@@ -193,11 +193,13 @@ TEST(Search, SaysWhatIsWrong) {
   };
   EXPECT_THAT(message([](auto& o) { o.batch = 100; }), HasSubstr("there are only 24 training images"));
   EXPECT_THAT(message([](auto& o) { o.stop = "skips"; }), HasSubstr("no skip_connect"));
-  EXPECT_THAT(message([](auto& o) { o.stop = "soon"; }), HasSubstr("choose none, eigenvalue or skips"));
+  EXPECT_THAT(message([](auto& o) { o.stop = "soon"; }),
+              HasSubstr("stop 'soon' is unknown: choose from none, eigenvalue, skips"));
   EXPECT_THAT(message([](auto& o) { o.method = "magic"; }),
-              HasSubstr("method = magic is unknown: choose from idarts"));
+              HasSubstr("method 'magic' is unknown: choose from idarts"));
   EXPECT_THAT(message([](auto& o) { o.final_rate = 1; }), HasSubstr("final_rate = 1"));
-  EXPECT_THAT(message([](auto& o) { o.select = "best"; }), HasSubstr("argmax or perturbation"));
+  EXPECT_THAT(message([](auto& o) { o.select = "best"; }),
+              HasSubstr("select 'best' is unknown: choose from argmax, perturbation"));
 }
 
 TEST(Search, AnAlphaThatLeavesTheNumbersEndsIt) {

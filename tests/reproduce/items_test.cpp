@@ -33,18 +33,18 @@ TEST(Items, TakeOnlyTheOptionsThatTheyRead) {
   ReproduceOptions options;
   options.epochs = 3;
   EXPECT_EQ(message([&] { options.validate(reproduce::find_item("krmd:toy")); }),
-            "epochs changes nothing for krmd:toy: it is of idarts:table1, idarts:table2, idarts:table3, "
-            "idarts:figure1, idarts:figure2, idarts:figure4");
+            "epochs has no effect with krmd:toy; only idarts:table1, idarts:table2, idarts:table3, "
+            "idarts:figure1, idarts:figure2 and idarts:figure4 use it. Leave it out");
   EXPECT_NO_THROW(options.validate(reproduce::find_item("idarts:table1")));
   options.rule = "public-code";
   EXPECT_NO_THROW(options.validate(reproduce::find_item("idarts:table1")));
   EXPECT_THAT(message([&] { options.validate(reproduce::find_item("idarts:table3")); }),
-              HasSubstr("rule = public-code changes nothing for idarts:table3"));
+              HasSubstr("rule = public-code has no effect with idarts:table3"));
   options = {};
   options.scale = "medium";
   EXPECT_NO_THROW(options.validate(reproduce::find_item("fsla:cleaning")));
   EXPECT_THAT(message([&] { options.validate(reproduce::find_item("krmd:toy")); }),
-              HasSubstr("scale = medium changes nothing for krmd:toy"));
+              HasSubstr("scale = medium has no effect with krmd:toy"));
   options = {};
   options.seeds = {1, 2};
   EXPECT_NO_THROW(options.validate(reproduce::find_item("stocbio:cleaning")));

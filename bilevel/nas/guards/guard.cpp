@@ -1,11 +1,11 @@
 #include "bilevel/nas/guards/guard.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cmath>
 #include <stdexcept>
 
+#include "bilevel/core/require.h"
 #include "bilevel/fields/option_text.h"
 #include "bilevel/nas/guards/auxiliary_skip.h"
 #include "bilevel/nas/guards/beta_decay.h"
@@ -37,13 +37,12 @@ const std::vector<GuardKind>& guard_kinds() {
 }
 
 const GuardKind& find_guard(const std::string& name) {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"none"};
   for (const GuardKind& kind : guard_kinds()) {
     if (kind.name == name) return kind;
     names.push_back(kind.name);
   }
-  throw OptionError(
-      fmt::format("{} is unknown: choose from none, {}", named("guard", name), fmt::join(names, ", ")));
+  refuse_unknown("guard", name, names);
 }
 
 void GuardOptions::validate() const {
