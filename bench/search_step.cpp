@@ -5,9 +5,10 @@
 // Both levels have one batch of synthetic images and no augmentation, so that the peer can compute the same.
 //
 // Options: --channels --cells (a stage) --batch --steps T --terms K --repeat --threads --allocator --device
-// --double, --plain (copies one by one), --autograd (no tape), --space --deterministic (cuDNN's algorithms by
-// rule, not by trial), --only step|parts|memory|operations|kernels, --write DIR (weights, alpha, images and
-// labels for the peer; nothing is measured).
+// --double, --plain (copies one by one), --autograd (no tape), --exact-cross (no difference in the step),
+// --space
+// --deterministic (cuDNN's algorithms by rule, not by trial), --only step|parts|memory|operations|kernels,
+// --write DIR (weights, alpha, images and labels for the peer; nothing is measured).
 
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
@@ -46,7 +47,7 @@ constexpr double rate = 0.01, difference_step = 0.01, weight_decay = 5e-4;
 struct Job {
   int64_t channels, cells, batch, steps, terms, repeat;
   at::TensorOptions tensors;
-  bool plain;
+  bool plain, exact_cross;
   std::string space;
 };
 
@@ -108,7 +109,7 @@ bilevel::DoubleLoop make_algorithm(const Job& job, int64_t steps) {
   loop.warm_start_linear = false;
   bilevel::NeumannEstimatorOptions series;
   series.terms = job.terms;
-  series.curvature.difference_cross = true;
+  series.curvature.difference_cross = !job.exact_cross;
   series.curvature.difference_step = difference_step;
   return {loop, std::make_unique<bilevel::NeumannEstimator>(series)};
 }
@@ -149,6 +150,7 @@ Json measure_parts(const bilevel::Problem& problem, const Job& job) {
     const auto graph = oracle.linearize(state.w, x, {});
     graph->gradient();
     parts["hessian_product"] = measure(job, [&] { return graph->hessian(v); });
+    parts["cross_exact"] = measure(job, [&] { return graph->cross(v); });
   }
   parts["cross_difference"] = measure(job, [&] {
     return bilevel::central_difference(
@@ -238,6 +240,7 @@ int main(int argc, char** argv) try {
   job.terms = options.integer("terms", 2);
   job.repeat = options.integer("repeat", 3);
   job.plain = options.flag("plain");
+  job.exact_cross = options.flag("exact-cross");
   job.space = options.text("space", "nasbench201");
   const bool autograd = options.flag("autograd");
   const bench::Machine machine(options);
