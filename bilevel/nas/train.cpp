@@ -14,6 +14,7 @@
 #include "bilevel/core/errors.h"
 #include "bilevel/distributed/process_group.h"
 #include "bilevel/distributed/rank_slice.h"
+#include "bilevel/nas/tape/taped_network.h"
 #include "bilevel/run/not_finite.h"
 
 namespace bilevel::nas {
