@@ -14,6 +14,7 @@
 #include "bilevel/core/errors.h"
 #include "bilevel/distributed/process_group.h"
 #include "bilevel/distributed/rank_slice.h"
+#include "bilevel/nas/tape/taped_network.h"
 #include "bilevel/nas/training_pass.h"
 #include "bilevel/run/not_finite.h"
 
@@ -98,6 +99,8 @@ Training::Training(const Network& network, DeviceImages train, DeviceImages test
 
 Training::Training(Training&&) noexcept = default;
 Training::~Training() = default;
+
+bool Training::taped() const { return pass_ ? pass_->taped() : taped_ != nullptr; }
 
 TrainState Training::start() const {
   const at::TensorOptions tensors = train_.normalization.table.options();

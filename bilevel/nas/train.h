@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "bilevel/core/batch.h"
@@ -22,6 +21,7 @@
 
 namespace bilevel::nas {
 
+class TapedNetwork;
 class TrainingPass;
 struct TrainingValues;
 
@@ -82,7 +82,7 @@ class Training {
   const Network& network() const { return network_; }
   const TrainOptions& options() const { return options_; }
   int64_t steps_per_epoch() const { return stream_.batches_per_epoch(); }
-  bool taped() const { return pass_ ? pass_->taped() : taped_.has_value(); }
+  bool taped() const;
 
  private:
   // Of one step, on the device: reading them there and then would stop the queue.
@@ -102,8 +102,8 @@ class Training {
   BatchRanks ranks_;
   BatchStream stream_;
   std::unique_ptr<const InnerOptimizer> optimizer_;
-  std::unique_ptr<const TrainingPass> pass_;  // null where ranks divide the batches
-  std::optional<TapedNetwork> taped_;         // theirs
+  std::unique_ptr<const TrainingPass> pass_;   // null where ranks divide the batches
+  std::shared_ptr<const TapedNetwork> taped_;  // theirs; null where there is none
 };
 
 }  // namespace bilevel::nas

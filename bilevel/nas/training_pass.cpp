@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bilevel/nas/captured.h"
+#include "bilevel/nas/tape/taped_network.h"
 
 namespace bilevel::nas {
 namespace {
@@ -20,10 +21,11 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothin
 
 }  // namespace
 
-std::optional<TapedNetwork> tape_for(const Network& network, const TrainingLoss& loss, int64_t batch,
-                                     int64_t normed, const at::TensorOptions& tensors) {
-  if (loss.label_smoothing > 0 || loss.auxiliary > 0) return std::nullopt;
-  return TapedNetwork::make(network, batch, normed, tensors);
+std::shared_ptr<const TapedNetwork> tape_for(const Network& network, const TrainingLoss& loss, int64_t batch,
+                                             int64_t normed, const at::TensorOptions& tensors) {
+  if (loss.label_smoothing > 0 || loss.auxiliary > 0) return nullptr;
+  std::optional<TapedNetwork> tape = TapedNetwork::make(network, batch, normed, tensors);
+  return tape ? std::make_shared<const TapedNetwork>(std::move(*tape)) : nullptr;
 }
 
 Tensor correct_count(const Tensor& logits, const Tensor& labels) {
@@ -66,7 +68,7 @@ struct TrainingPass::Parts {
             tensors) {}
 
   int64_t batch;
-  std::optional<TapedNetwork> taped;
+  std::shared_ptr<const TapedNetwork> taped;
   Captured step;
 };
 
@@ -76,7 +78,7 @@ TrainingPass::TrainingPass(const Network& network, const TrainingLoss& loss, int
 
 TrainingPass::~TrainingPass() = default;
 
-bool TrainingPass::taped() const { return parts_->taped.has_value(); }
+bool TrainingPass::taped() const { return parts_->taped != nullptr; }
 
 TrainingValues TrainingPass::operator()(const Tensor& w, const Tensor& statistics,
                                         const LabelledImages& images, const Tensor& kept) const {

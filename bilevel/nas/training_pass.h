@@ -5,14 +5,14 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "bilevel/core/tensor.h"
 #include "bilevel/nas/network.h"
 #include "bilevel/nas/supernet_problem.h"
-#include "bilevel/nas/tape/taped_network.h"
 
 namespace bilevel::nas {
+
+class TapedNetwork;  // tape/taped_network.h
 
 struct TrainingLoss {
   double label_smoothing = 0;
@@ -32,9 +32,9 @@ Tensor correct_count(const Tensor& logits, const Tensor& labels);
 TrainingValues differentiate(const Network& network, const TrainingLoss& loss, const Tensor& w,
                              const LabelledImages& images, const PassOptions& pass);
 
-// nullopt where the loss or the network have no tape (TapedNetwork::make).
-std::optional<TapedNetwork> tape_for(const Network& network, const TrainingLoss& loss, int64_t batch,
-                                     int64_t normed, const at::TensorOptions& tensors);
+// Null where the loss or the network have no tape (TapedNetwork::make).
+std::shared_ptr<const TapedNetwork> tape_for(const Network& network, const TrainingLoss& loss, int64_t batch,
+                                             int64_t normed, const at::TensorOptions& tensors);
 
 class TrainingPass {
  public:
