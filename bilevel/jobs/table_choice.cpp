@@ -119,7 +119,8 @@ bool means_table(const OptionsView& options, const TableWays& ways, bool possibl
     if (field.owner != ways.table || !options.is_given(field)) continue;
     throw OptionError(fmt::format(
         "{} needs {}, but {} {}: leave one of them out", named(field.name), named("by", ways.table),
-        given.empty() ? "the other options need" : fmt::format("{} needs", fmt::join(given, ", ")),
+        given.empty() ? "the other options need"
+                      : fmt::format("{} {}", fmt::join(given, ", "), given.size() > 1 ? "need" : "needs"),
         named("by", ways.algorithm)));
   }
   return false;

@@ -325,7 +325,7 @@ TEST_F(CleanTest, GoesOnOnlyWithTheDataThatItBeganWith) {
   write_npy(folder_ / "y.npy", other);
   const Output refused = run_program("clean --quiet --resume '" + out + "'");
   EXPECT_EQ(refused.exit_code, 1);
-  EXPECT_THAT(refused.err, AllOf(HasSubstr("--resume " + out), HasSubstr("other data")));
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--resume " + out), HasSubstr("different data")));
   write_npy(folder_ / "y.npy", noise_.labels);
   const json before = json::parse(read_text(out + "/summary.json"));
   const Output again = run_program("clean --quiet --json --resume '" + out + "'");

@@ -167,7 +167,7 @@ TEST_F(Interact, OnesOwnTasksAreLearnedByHeldOutRows) {
   };
   EXPECT_THAT(error(files + "--by held-out --patience 3"),
               HasSubstr("--by held-out does not use --patience"));
-  EXPECT_THAT(error(files + "--folds 3 --iterations 3"), HasSubstr("--folds is of --by held-out"));
+  EXPECT_THAT(error(files + "--folds 3 --iterations 3"), HasSubstr("--folds needs --by held-out"));
   EXPECT_THAT(error(files + "--folds 3 --valid '" + test + "'"), HasSubstr("--folds 3 with --valid"));
   EXPECT_THAT(error("--by held-out --train '" + train + "'"), HasSubstr("--task-column"));
 }

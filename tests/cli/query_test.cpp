@@ -117,7 +117,7 @@ TEST_F(Query, SaysWhatIsWrong) {
   EXPECT_THAT(refused("--arch nothing"), HasSubstr("position 0: expected '|', found 'nothing'"));
   EXPECT_THAT(refused("--best 2 --by flops"), HasSubstr("'flops' is no accuracy"));
   EXPECT_THAT(refused("--best 0"), HasSubstr("--best 0: must be at least 1"));
-  EXPECT_THAT(refused("--best 1 --arch '" + none + "'"), HasSubstr("stands without --arch"));
+  EXPECT_THAT(refused("--best 1 --arch '" + none + "'"), HasSubstr("cannot be combined with --arch"));
   EXPECT_THAT(refused("--by cifar10_test --arch '" + none + "'"),
               HasSubstr("--by selects the column for --best"));
   EXPECT_THAT(refused("--hash 00"), HasSubstr("only NAS-Bench-101"));

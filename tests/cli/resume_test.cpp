@@ -157,7 +157,7 @@ TEST_F(ResumeTest, SolveTellsOtherImagesOfANamedSet) {
   kill_late(run);
   write("train", 60000, 1);
   EXPECT_THAT(refusal("solve --resume " + run, 1),
-              AllOf(HasSubstr("--resume " + run), HasSubstr("other data")));
+              AllOf(HasSubstr("--resume " + run), HasSubstr("different data")));
   write("train", 60000, 0);
   std::filesystem::rename(folder_ / "data", folder_ / "moved");
   EXPECT_EQ(run_json("solve --resume " + run + " --data-dir " + folder_ / "moved").at("outer_loss"),
@@ -182,7 +182,7 @@ TEST_F(ResumeTest, InteractTellsOtherExamplesOfTheSameShape) {
                folder_ / "one.csv" + " --save-every 0 --out " + run);
   kill_late(run);
   EXPECT_THAT(refusal("interact --resume " + run + " --train " + folder_ / "other.csv", 1),
-              AllOf(HasSubstr("--resume " + run), HasSubstr("other data")));
+              AllOf(HasSubstr("--resume " + run), HasSubstr("different data")));
   EXPECT_EQ(run_json("interact --resume " + run + " --train " + folder_ / "copy.csv").at("interaction"),
             whole.at("interaction"));
 }
@@ -209,7 +209,7 @@ TEST_F(ResumeTest, LearnTellsOtherImagesAndFindsMovedOnes) {
   kill_late(run);
   std::filesystem::rename(folder_ / "here", there);
   put(there + "/7/2.png", picture(3, 0));
-  EXPECT_THAT(refusal("learn --resume " + run + " --data " + there, 1), HasSubstr("other data"));
+  EXPECT_THAT(refusal("learn --resume " + run + " --data " + there, 1), HasSubstr("different data"));
   put(there + "/7/2.png", picture(7, 2));
   EXPECT_EQ(run_json("learn --resume " + run + " --data " + there).at("test_loss"), whole.at("test_loss"));
 }
@@ -277,7 +277,7 @@ TEST_F(ResumeTest, OneOtherFeatureIsOtherExamples) {
     kill_late(run);
     put(folder_ / job.file, job.after);
     EXPECT_THAT(refusal(name + " --resume " + run, 1),
-                AllOf(HasSubstr("--resume " + run), HasSubstr("other data")));
+                AllOf(HasSubstr("--resume " + run), HasSubstr("different data")));
     put(folder_ / job.file, job.before);
     run_json(name + " --resume " + run);
   }

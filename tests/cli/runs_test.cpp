@@ -209,7 +209,7 @@ TEST_F(RunsTest, WhatIsSaidIsChosen) {
   EXPECT_THAT(said("--log-level warning"), IsEmpty());
   const std::string all = said("--log-level debug");
   EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 12);
-  EXPECT_THAT(all, AllOf(HasSubstr("solve: 7/12, "), HasSubstr("loss "), HasSubstr("hypergradient ")));
+  EXPECT_THAT(all, AllOf(HasSubstr("solve: 7/12, "), HasSubstr("loss "), HasSubstr("direction ")));
   EXPECT_THAT(said("--log-level debug --quiet"), IsEmpty());
 }
 

@@ -154,7 +154,7 @@ TEST_F(TableJobs, OptionsThatTheWayWouldIgnoreAreRefused) {
   EXPECT_THAT(refusal(tuned() + "--by held-out --inner-steps 3"),
               HasSubstr("--by held-out does not use --inner-steps"));
   EXPECT_THAT(refusal(tuned() + "--folds 3 --algorithm aid-cg"),
-              HasSubstr("--folds is of --by held-out, and --algorithm takes --by algorithm"));
+              HasSubstr("--folds needs --by held-out, but --algorithm needs --by algorithm"));
   EXPECT_THAT(refusal(tuned() + "--folds 3 --valid '" + valid_ + "'"), HasSubstr("--folds 3 with --valid"));
   EXPECT_THAT(refusal(tuned() + "--folds 151"), HasSubstr("--folds 151: must be at most 150"));
   EXPECT_THAT(refusal("tune --data newsgroups --by held-out"),
@@ -164,7 +164,7 @@ TEST_F(TableJobs, OptionsThatTheWayWouldIgnoreAreRefused) {
   EXPECT_THAT(refusal(cleaned() + "--by noise-model --device cuda"),
               HasSubstr("--by noise-model runs on the CPU"));
   EXPECT_THAT(refusal(cleaned() + "--no-standardize --by weights"),
-              HasSubstr("--no-standardize is of --by noise-model"));
+              HasSubstr("--no-standardize needs --by noise-model"));
 }
 
 // Two minutes of a clock that counts milliseconds since 1970: less than what a float tells apart there.

@@ -112,10 +112,9 @@ TEST(CleanJob, WhatIsSetCountsAsGiven) {
             "weights");
   CleanJobOptions folds = by_weights();
   folds.table.folds = 3;
-  EXPECT_EQ(
-      refusal(folds, sets),
-      "folds is of by = noise-model, and inner_steps, iterations, final_steps takes by = weights: leave "
-      "one of them out");
+  EXPECT_EQ(refusal(folds, sets),
+            "folds needs by = noise-model, but inner_steps, iterations, final_steps need by = weights: leave "
+            "one of them out");
   CleanJobOptions with_file = plain_options();
   with_file.files.train.features = "train.csv";
   EXPECT_EQ(refusal(with_file, sets),
