@@ -178,7 +178,7 @@ TEST_F(Predict, NamesTheColumnThatDoesNotFit) {
   EXPECT_THAT(nothing.err, HasSubstr("--run " + folder_ / "none" + ": there is no model.json in it"));
   EXPECT_THAT(
       run_program("predict --run " + folder_ / "tuned" + " --support a --data " + folder_ / "new.csv").err,
-      HasSubstr("--support a: the model of tune knows its classes"));
+      HasSubstr("--support a: the model of tune already has its classes"));
 }
 
 TEST_F(Predict, ArraysOfBytesStayBytes) {

@@ -182,7 +182,7 @@ TEST_F(TrainTest, BadWordsAreNamedAndNothingIsLeft) {
   const std::string few =
       " --data " + folder_ / "few.images" + " --labels " + folder_ / "few.labels" + " --arch '" + cell + "'";
   const std::pair<std::string, const char*> cases[] = {
-      {images(), "--arch TEXT or by --genotype FILE"},
+      {images(), "--arch TEXT or --genotype FILE"},
       {images() + " --arch '|nor_conv_7x7~0|'", "nor_conv_7x7"},
       {few, "only 8 training images"},
       {small() + " --train-size 201", "--train-size 201"},

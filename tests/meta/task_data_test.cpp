@@ -74,7 +74,7 @@ TEST(TaskData, refuses_options_that_do_not_fit) {
                     HasSubstr("a folder with a subfolder")));
   TaskDataOptions o = options("blobs");
   o.image_size = 28;
-  EXPECT_THAT(message([&] { o.validate(); }), HasSubstr("image_size = 28: blobs are no images"));
+  EXPECT_THAT(message([&] { o.validate(); }), HasSubstr("image_size = 28: blobs are not images"));
   o.data = "fc100";
   EXPECT_THAT(message([&] { o.validate(); }), HasSubstr("image_size = 28: fc100's images have 32"));
   o.image_size = -1;

@@ -236,7 +236,7 @@ TEST(Checkpoint, a_save_that_fails_changes_nothing) {
   EXPECT_THAT(refused([](Checkpoint& c) { c.metadata["a"]["b"] = std::nan(""); }),
               HasSubstr("metadata/a/b = nan"));
   EXPECT_THAT(refused([](Checkpoint& c) { c.metadata = {1, 2}; }), HasSubstr("must be an object"));
-  EXPECT_THAT(refused([](Checkpoint& c) { c.metadata["a"] = "\xff"; }), HasSubstr("no text"));
+  EXPECT_THAT(refused([](Checkpoint& c) { c.metadata["a"] = "\xff"; }), HasSubstr("not valid text"));
   EXPECT_THAT(refused([](Checkpoint& c) { c.metadata["a"] = std::string(1 << 25, 'a'); }),
               HasSubstr("at most 16777216"));
   EXPECT_THAT(refused([](Checkpoint& c) { c.tensors["u"] = Tensor(); }), HasSubstr("'u' is undefined"));
@@ -256,7 +256,7 @@ TEST(Machine, differences_are_sentences) {
   ASSERT_EQ(sentences.size(), 2U);
   EXPECT_THAT(sentences[0], AllOf(HasSubstr("processor was Z80"), HasSubstr("bits may differ")));
   EXPECT_THAT(sentences[1],
-              AllOf(HasSubstr(fmt::format("threads was {} and is {}", then.threads, now.threads)),
+              AllOf(HasSubstr(fmt::format("threads was {} and is now {}", then.threads, now.threads)),
                     HasSubstr(fmt::format("--threads {}", then.threads))));
   then.torch = "0.1";
   then.blas = "other";
