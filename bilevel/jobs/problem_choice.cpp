@@ -9,7 +9,6 @@
 
 #include "bilevel/check/default_settings.h"
 #include "bilevel/clean/clean.h"
-#include "bilevel/core/require.h"
 #include "bilevel/core/weight_decay.h"
 #include "bilevel/data/sha256.h"
 #include "bilevel/fields/option_text.h"
@@ -199,8 +198,9 @@ void require_known(const std::string& problem) {
   std::vector<std::string> names;
   for (const ProblemRow& row : all_problem_rows()) names.push_back(row.name);
   if (std::find(names.begin(), names.end(), problem) != names.end()) return;
-  if (!problem.empty()) refuse_unknown("problem", problem, names);
-  throw OptionError(fmt::format("{} is missing: choose from {}", named("problem"), fmt::join(names, ", ")));
+  throw OptionError(fmt::format(
+      "{}: choose from {}", problem.empty() ? named("problem") + " is missing" : named("problem", problem),
+      fmt::join(names, ", ")));
 }
 
 void require_whole_files(const ProblemChoice& choice) {

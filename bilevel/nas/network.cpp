@@ -45,7 +45,7 @@ void NetworkOptions::validate(SpaceKind kind) const {
           "even, because the DARTS space halves channels");
   require(cells >= 1 && cells <= 1000, "cells", cells, "1 to 1000");
   require(input_channels >= 1, "input channels", input_channels, "at least 1");
-  require(height >= 1 && width >= 1, "image size", std::min(height, width), "at least 1");
+  require(height >= 1 && width >= 1, "image_size", std::min(height, width), "at least 1");
   require(classes >= 2, "classes", classes, "at least 2");
   if ((imagenet_stem || auxiliary) && kind != SpaceKind::darts) {
     throw OptionError(fmt::format("{}: only the DARTS space has it; leave it out",

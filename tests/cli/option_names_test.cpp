@@ -44,7 +44,7 @@ TEST(OptionNames, thatDifferFromTheirFieldsAreTheOnesTyped) {
   EXPECT_EQ(refusal("solve --problem ridge --budget-seconds -1", 2),
             "bilevel: --budget-seconds -1: must be at least 0");
   EXPECT_EQ(refusal("solve --problem ridge --budget-calls -1", 2),
-            "bilevel: --budget-calls -1: must be at least 0");
+            "bilevel: --budget-calls -1: must be at least 0 and at most 1000000000000");
   EXPECT_THAT(refusal("solve --problem ridge --algorithm f2sa --penalty-growth -1", 2),
               ::testing::HasSubstr("--penalty-growth -1: must be"));
   EXPECT_THAT(refusal("solve --problem ridge --algorithm amigo --terms 0", 2),

@@ -261,15 +261,15 @@ TEST_F(Tune, PrintsNamesAndBothModels) {
 TEST_F(Tune, OptionsThatDoNotFitAreNamed) {
   EXPECT_THAT(refusal("", 2), HasSubstr("--train FILE or --data newsgroups"));
   EXPECT_THAT(refusal(files() + "--data newsgroups", 2), HasSubstr("cannot be combined"));
-  EXPECT_THAT(refusal("--data newsgroups --test '" + test_ + "'", 2), HasSubstr("--test belongs to --train"));
+  EXPECT_THAT(refusal("--data newsgroups --test '" + test_ + "'", 2), HasSubstr("--test needs --train"));
   EXPECT_THAT(refusal("--data newsgroups --data-dir /nowhere", 1), HasSubstr("/nowhere"));
-  EXPECT_THAT(refusal(files() + "--weights counts", 2), HasSubstr("--weights belongs to --data"));
+  EXPECT_THAT(refusal(files() + "--weights counts", 2), HasSubstr("--weights needs --data newsgroups"));
   EXPECT_THAT(refusal("--train '" + train_ + "' --valid-part 1.5", 2), HasSubstr("--valid-part 1.5"));
   EXPECT_THAT(refusal(files() + "--valid-part 0.5", 2), HasSubstr("--valid-part divides"));
   EXPECT_THAT(refusal("--train '" + train_ + "' --valid-labels y.npy", 2), HasSubstr("without --valid"));
   EXPECT_THAT(refusal(files() + "--algorithm magic", 2), HasSubstr("'magic' is unknown"));
   EXPECT_THAT(refusal(files() + "--inner-rate -1", 2), HasSubstr("--inner-rate -1: must be above 0"));
-  EXPECT_THAT(refusal(files() + "--device cuda", 2), HasSubstr("take --device cpu"));
+  EXPECT_THAT(refusal(files() + "--device cuda", 2), HasSubstr("use --device cpu"));
 }
 
 TEST_F(Tune, FilesThatAreWrongAreNamedWithLineExpectedAndFound) {

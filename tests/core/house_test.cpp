@@ -340,7 +340,8 @@ TEST(House, no_message_of_the_library_names_a_flag) {
       "check/check.cpp",        "check/diagnose_recommendation.cpp",
       "check/verdict.cpp",      "clean/clean.cpp",
       "interact/interact.cpp",  "meta/learn.cpp",
-      "nas/search.cpp",         "run/machine.cpp",
+      "nas/search.cpp",         "nas/search_record.cpp",
+      "run/machine.cpp",
       "jobs/compare.cpp",  // a heading of its help
       "report/plot.cpp",
       "report/report.cpp",  // command lines

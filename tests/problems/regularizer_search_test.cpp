@@ -89,7 +89,7 @@ TEST(RegularizerSearch, ScoresAreThoseOfTheLossesOnAllThreeSets) {
 }
 
 TEST(RegularizerSearch, BadRatesAndPartsAreNamed) {
-  EXPECT_THAT(message([] { RegularizerSearch(small_sets(2), -1); }), HasSubstr("inner rate is -1"));
+  EXPECT_THAT(message([] { RegularizerSearch(small_sets(2), -1); }), HasSubstr("inner_rate = -1: must be"));
   EXPECT_THAT(message([] { read_newsgroup_sets("/nowhere", {}, 1.0); }), HasSubstr("valid_part = 1"));
   EXPECT_THAT(message([] { read_regularizer_sets({}); }), HasSubstr("training examples"));
 }
