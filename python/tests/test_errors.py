@@ -128,7 +128,7 @@ class Options(unittest.TestCase):
             bilevel.solve("ridge", iteration=3)
         with self.assertRaisesRegex(bilevel.OptionError, "inner_rate = 0: must be .*above 0"):
             bilevel.solve("ridge", inner_rate=0)
-        with self.assertRaisesRegex(ValueError, "problem 'ridg' is unknown: choose from"):
+        with self.assertRaisesRegex(ValueError, "problem = ridg: choose from"):
             bilevel.solve("ridg")
         with self.assertRaisesRegex(ValueError, "a user-defined problem does not take dtype"):
             bilevel.solve(problem(), dtype="float")
