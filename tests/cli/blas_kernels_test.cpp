@@ -93,7 +93,7 @@ TEST_F(BlasKernelsTest, a_second_start_that_did_not_help_warns_instead_of_trying
 TEST_F(BlasKernelsTest, arguments_folder_and_exit_code_survive_the_second_start) {
   const Output wrong = run_by_shell("solve --problem 'no such problem'");
   EXPECT_EQ(wrong.exit_code, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("problem 'no such problem' is unknown"));
+  EXPECT_THAT(wrong.err, HasSubstr("--problem no such problem: choose from"));
 }
 
 TEST_F(BlasKernelsTest, a_run_knows_its_kernels_and_one_resumed_on_others_says_so) {
