@@ -287,12 +287,12 @@ std::string study_html(const Study& study) {
     return out + html::note("No run has finished: there is nothing to take means of.");
   out += fmt::format("<p>{}</p>\n",
                      study.repeated()
-                         ? "Mean \u00b1 standard deviation of the sample over n runs with other seeds."
+                         ? "Mean \u00b1 standard deviation of the sample over n runs with different seeds."
                          : "One run of each configuration: without further seeds there is no spread.");
   out += table_html(study);
   std::string remark;
   if (!study.going_along.empty()) {
-    remark += fmt::format("Differ along with these options: {}. ", options_text(study.going_along));
+    remark += fmt::format("These options differ, too: {}. ", options_text(study.going_along));
   }
   if (!study.ignored.empty()) {
     remark += fmt::format("Differ too, and make no configuration: {}.", options_text(study.ignored));
