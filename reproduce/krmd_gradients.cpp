@@ -127,7 +127,7 @@ Json krmd_figure6(const ReproduceOptions& options) {
     run(*ten, 50);
     notes.push_back(
         fmt::format("{} with responses to random patches, where the paper has CIFAR and features "
-                    "of a trained ResNet-18, which is not to be had here",
+                    "of a trained ResNet-18, which is not available here",
                     ten->name));
   } else {
     const TaskSets sets = draw_clustered_tasks({.seed = options.seed});

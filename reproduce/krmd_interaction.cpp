@@ -153,7 +153,7 @@ Json krmd_table3(const ReproduceOptions& options) {
   Json notes = Json::array();
   notes.push_back(
       fmt::format("{}: {} images in all. The paper's features are those of a ResNet-18 trained on ImageNet, "
-                  "which is not to be had here; these are averages of {} random patches' responses, so the "
+                  "which is not available here; these are averages of {} random patches' responses, so the "
                   "accuracies are others than the paper's and only their order by K can be compared",
                   ten->name, ten->labels.numel(), ten->filters));
   notes.push_back(

@@ -94,8 +94,8 @@ struct Captured::Graph {
     c10::cuda::device_synchronize();
   }
 
-  // The stream records no longer, and nothing is left of the graph. What these calls throw comes from the
-  // capture's failure, which the caller is told of.
+  // Ends the capture and drops the graph. What these calls throw is a consequence of the error that the
+  // caller gets.
   void give_up() {
     try {
       graph.capture_end();
