@@ -95,7 +95,7 @@ TEST(PutOffChecks, are_answered_at_the_end_and_stop_no_step) {
   }
 }
 
-// On the CPU a search is told at once.
+// On the CPU a search sees it at once.
 TEST(PutOffChecks, are_not_put_off_on_the_cpu) {
   const Bowl bowl;
   for (const auto& rule : rules_of_a_search()) {

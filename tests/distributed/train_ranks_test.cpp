@@ -68,6 +68,19 @@ struct SmallTraining {
   }
 };
 
+// Where one process ends, and all ranks with the same bits.
+void expect_same_end(const std::vector<nas::TrainState>& found, const nas::TrainState& expected) {
+  EXPECT_LT(relative_error(found[0].inner.w, expected.inner.w), 1e-10);
+  EXPECT_LT(relative_error(found[0].statistics, expected.statistics), 1e-10);
+  EXPECT_TRUE(at::equal(found[0].inner.w, found[1].inner.w)) << "ranks have other bits";
+  EXPECT_TRUE(at::equal(found[0].statistics, found[1].statistics));
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(found[0].history[i].train_loss, expected.history[i].train_loss, 1e-10);
+    EXPECT_EQ(found[0].history[i].train_accuracy, expected.history[i].train_accuracy);
+    EXPECT_EQ(found[0].history[i].test_accuracy, expected.history[i].test_accuracy);
+  }
+}
+
 TEST(TrainingOnRanks, ends_where_one_process_ends) {
   BILEVEL_NEEDS_GLOO();
   const SmallTraining training;
@@ -79,15 +92,7 @@ TEST(TrainingOnRanks, ends_where_one_process_ends) {
       found[static_cast<size_t>(group->rank())] = training.run(ranks);
       EXPECT_GT(ranks.norms->sent().calls, 0);
     });
-    EXPECT_LT(relative_error(found[0].inner.w, expected.inner.w), 1e-10);
-    EXPECT_LT(relative_error(found[0].statistics, expected.statistics), 1e-10);
-    EXPECT_TRUE(at::equal(found[0].inner.w, found[1].inner.w)) << "ranks have other bits";
-    EXPECT_TRUE(at::equal(found[0].statistics, found[1].statistics));
-    for (size_t i = 0; i < 2; ++i) {
-      EXPECT_NEAR(found[0].history[i].train_loss, expected.history[i].train_loss, 1e-10);
-      EXPECT_EQ(found[0].history[i].train_accuracy, expected.history[i].train_accuracy);
-      EXPECT_EQ(found[0].history[i].test_accuracy, expected.history[i].test_accuracy);
-    }
+    expect_same_end(found, expected);
   }
 }
 
@@ -123,15 +128,7 @@ TEST(TrainingOnRanks, by_a_tape_ends_where_one_process_ends) {
     test::run_ranks(size, [&](const auto& group) {
       found[static_cast<size_t>(group->rank())] = run_cell(nas::divided_among(group));
     });
-    EXPECT_LT(relative_error(found[0].inner.w, expected.inner.w), 1e-10);
-    EXPECT_LT(relative_error(found[0].statistics, expected.statistics), 1e-10);
-    EXPECT_TRUE(at::equal(found[0].inner.w, found[1].inner.w)) << "ranks have other bits";
-    EXPECT_TRUE(at::equal(found[0].statistics, found[1].statistics));
-    for (size_t i = 0; i < 2; ++i) {
-      EXPECT_NEAR(found[0].history[i].train_loss, expected.history[i].train_loss, 1e-10);
-      EXPECT_EQ(found[0].history[i].train_accuracy, expected.history[i].train_accuracy);
-      EXPECT_EQ(found[0].history[i].test_accuracy, expected.history[i].test_accuracy);
-    }
+    expect_same_end(found, expected);
   }
 }
 
