@@ -59,6 +59,12 @@ void write_saved_model(const std::string& folder, const SavedModel& model) {
 SavedModel read_saved_model(const std::string& folder) {
   const std::string path = fmt::format("{}/{}", folder, saved_model_file);
   if (!std::filesystem::exists(path)) {
+    if (std::filesystem::exists(folder + "/regularisers.csv")) {
+      throw OptionError(
+          fmt::format("{}: it tuned the posts of 20 Newsgroups, whose words are not kept with the model, so "
+                      "that it cannot read others; its weights are in model.npy",
+                      named("run", folder)));
+    }
     throw OptionError(
         fmt::format("{}: there is no {} in it; give the folder of a finished run of clean, tune, interact, "
                     "learn or train",

@@ -22,10 +22,12 @@ namespace {
 
 using SearchJob = SearchJobOptions;
 
-std::string guard_list() {
+template <typename Rows>
+std::vector<std::string> names_of(const Rows& rows, const std::string& besides) {
   std::vector<std::string> names;
-  for (const nas::GuardKind& kind : nas::guard_kinds()) names.push_back(kind.name);
-  return fmt::format("{}", fmt::join(names, ", "));
+  for (const auto& row : rows) names.push_back(row.name);
+  names.push_back(besides);
+  return names;
 }
 
 std::string guard_strengths() {
@@ -51,8 +53,8 @@ std::string warmups() {
 void add_space_fields(Fields<SearchJob>& f) {
   f.heading("space and supernet");
   f.add(
-       "space", [](auto& o) -> auto& { return o.space; },
-       "search space: nasbench201, nasbench1shot1-1, -2, -3 or darts")
+       "space", [](auto& o) -> auto& { return o.space; }, "search space")
+      .one_of(nas::space_names())
       .first();
   f.add(
       "operations", [](auto& o) -> auto& { return o.operations; },
@@ -94,8 +96,9 @@ void add_method_fields(Fields<SearchJob>& f) {
   f.heading(heading);
   f.add(
        "method", [](auto& o) -> auto& { return o.search.method; },
-       "idarts, darts, darts-first-order, truncated, cg, gdas, random-sharing, random; auto: one of the "
-       "first three, chosen by diagnosing the first batch")
+       "what moves alpha or finds the cell; auto: one of the first three, chosen by diagnosing the first "
+       "batch")
+      .one_of(names_of(nas::search_methods(), "auto"))
       .first();
   f.include(
       [](SearchJob & o) -> auto& { return o.automatic; }, AutomaticOptions::fields());
@@ -232,9 +235,9 @@ void add_collapse_fields(Fields<SearchJob>& f) {
   f.heading("against collapse");
   f.add(
        "guard", [](auto& o) -> auto& { return o.search.guard.name; },
-       fmt::format("{} or none: keeps alpha from collapsing during the search; default: {}, if the method "
-                   "moves alpha",
-                   guard_list(), nas::default_guard))
+       fmt::format("keeps alpha from collapsing during the search; default: {}, if the method moves alpha",
+                   nas::default_guard))
+      .one_of(names_of(nas::guard_kinds(), "none"))
       .by_rule();
   f.add(
        "guard_strength", [](auto& o) -> auto& { return o.search.guard.strength; }, guard_strengths())
@@ -242,7 +245,8 @@ void add_collapse_fields(Fields<SearchJob>& f) {
       .by_rule();
   f.add(
        "stop", [](auto& o) -> auto& { return o.search.stop; },
-       "eigenvalue, skips or none: end the search before a collapse and return the genotype from before it")
+       "end the search before a collapse and return the genotype from before it")
+      .one_of({"eigenvalue", "skips", "none"})
       .by_rule();
   f.add(
        "stop_window", [](auto& o) -> auto& { return o.search.stop_window; },
@@ -263,6 +267,7 @@ void add_collapse_fields(Fields<SearchJob>& f) {
        "select", [](auto& o) -> auto& { return o.search.select; },
        "how the genotype is chosen: argmax (largest alpha) or perturbation (the operation that the supernet "
        "misses most)")
+      .one_of({"argmax", "perturbation"})
       .by_rule();
   f.add(
        "tune_epochs", [](auto& o) -> auto& { return o.search.tune_epochs; },

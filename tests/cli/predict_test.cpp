@@ -176,6 +176,9 @@ TEST_F(Predict, NamesTheColumnThatDoesNotFit) {
   const Output nothing = run_program("predict --run " + folder_ / "none" + " --data " + folder_ / "new.csv");
   EXPECT_EQ(nothing.exit_code, 2);
   EXPECT_THAT(nothing.err, HasSubstr("--run " + folder_ / "none" + ": there is no model.json in it"));
+  put(folder_ / "posts/regularisers.csv", "feature,x,regulariser,weight_norm\n");
+  EXPECT_THAT(run_program("predict --run " + folder_ / "posts" + " --data " + folder_ / "new.csv").err,
+              HasSubstr("it tuned the posts of 20 Newsgroups, whose words are not kept"));
   EXPECT_THAT(
       run_program("predict --run " + folder_ / "tuned" + " --support a --data " + folder_ / "new.csv").err,
       HasSubstr("--support a: the model of tune already has its classes"));

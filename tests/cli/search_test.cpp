@@ -312,7 +312,10 @@ TEST_F(SearchTest, BadInputIsNamedAndLeavesNothing) {
   const Case cases[] = {
       {small() + " --space nasbench301", 2, {"--space", "nasbench301", "choose from nasbench201"}},
       {small() + " --operations skip_connect,conv_9x9", 2, {"--operations", "conv_9x9", "nor_conv_3x3"}},
-      {small() + " --method evolution", 2, {"method 'evolution' is unknown: choose from idarts"}},
+      {small() + " --method evolution", 2, {"--method evolution: choose from idarts"}},
+      // Before the data are read, which are not there.
+      {" --data nowhere --guard gamma-decay", 2, {"--guard gamma-decay: choose from beta-decay"}},
+      {" --data nowhere --stop soon", 2, {"--stop soon: choose from eigenvalue, skips, none"}},
       {data() + " --batch 33", 2, {"--batch 33", "only 32 training images", "smaller batch"}},
       {small() + " --space nasbench1shot1-1 --stop skips", 2, {"--stop skips", "use eigenvalue"}},
       {" --data " + folder_ / "images", 2, {folder_ / "images", "--labels"}},
