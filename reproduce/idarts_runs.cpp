@@ -27,22 +27,53 @@ namespace {
 
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
 
-// ---- what quick has instead of the published sizes ----
+// ---- the sizes of a scale ----
 
-constexpr int64_t quick_images = 512;  // of each half
-constexpr int64_t quick_channels = 4;
-constexpr int64_t quick_batch = 32;
-constexpr int64_t quick_epochs = 3;
-constexpr uint64_t quick_seeds = 2, full_seeds = 3;
-
-// A step in the cells of 1Shot1 and DARTS costs many times one in NAS-Bench-201's.
-struct QuickSizes {
-  int64_t cells;        // the fewest that still halve the image twice
-  int64_t side;         // that pictures are brought to
-  int64_t alpha_steps;  // of an epoch
+// 0 = as published.
+struct Sizes {
+  int64_t images = 0;  // of each half
+  int64_t side = 0;    // that pictures are brought to
+  int64_t channels = 0, cells = 0;
+  int64_t batch = 0, epochs = 0, alpha_steps = 0;
+  int64_t samples = 0;       // random cells
+  int64_t score_images = 0;  // after every epoch
+  bool eigenvalue = true;
+  uint64_t seeds = 3;
 };
-QuickSizes quick_sizes(nas::SpaceKind kind) {
-  return kind == nas::SpaceKind::nasbench201 ? QuickSizes{1, 16, 8} : QuickSizes{3, 8, 5};
+
+Sizes sizes_of(const ReproduceOptions& options, nas::SpaceKind kind) {
+  if (options.full()) return {};
+  // What makes bare searches collapse is the depth: with one cell a stage they do not, with the published
+  // five they do within a few hundred steps of alpha, however few the channels. The steps of alpha are a
+  // quarter of a pass over CIFAR-10's half.
+  if (options.medium())
+    return {.side = 16,
+            .channels = 4,
+            .epochs = 10,
+            .alpha_steps = 97,
+            .score_images = 1000,
+            .eigenvalue = false};
+  Sizes quick{.images = 512,
+              .channels = 4,
+              .batch = 32,
+              .epochs = 3,
+              .samples = 20,
+              .score_images = 256,
+              .eigenvalue = false,
+              .seeds = 2};
+  // A step in the cells of 1Shot1 and DARTS costs many times one in NAS-Bench-201's. The cells are the fewest
+  // that still halve the image twice.
+  const bool cheap = kind == nas::SpaceKind::nasbench201;
+  quick.cells = cheap ? 1 : 3;
+  quick.side = cheap ? 16 : 8;
+  quick.alpha_steps = cheap ? 8 : 5;
+  return quick;
+}
+
+// The size that a scale has, where it has one of its own.
+template <typename T>
+void take(T& published, int64_t size) {
+  if (size > 0) published = size;
 }
 
 // ---- images ----
@@ -60,8 +91,8 @@ bool has_set(const std::string& name, const ReproduceOptions& options) {
   }
 }
 
-nas::SearchImages made_up_images(int64_t side, const ReproduceOptions& options) {
-  nas::SyntheticImages made{.samples = quick_images, .height = side, .width = side};
+nas::SearchImages made_up_images(const Sizes& sizes, const ReproduceOptions& options) {
+  nas::SyntheticImages made{.samples = sizes.images, .height = sizes.side, .width = sizes.side};
   nas::SearchImages images;
   images.channels = made.channels;
   images.height = made.height;
@@ -81,27 +112,25 @@ struct NamedImages {
 };
 
 NamedImages load_images(const nas::SearchSpace& space, const ReproduceOptions& options) {
-  const int64_t side = quick_sizes(space.kind).side;
+  const Sizes sizes = sizes_of(options, space.kind);
   std::string set = "cifar10";
-  if (!options.full() && !has_set(set, options))
+  if (!options.full() && !options.medium() && !has_set(set, options))
     set = has_set("fashion-mnist", options) ? "fashion-mnist" : "";
   if (set.empty()) {
-    return {made_up_images(side, options),
-            fmt::format("{} + {} made-up images of {} x {}", quick_images, quick_images, side, side),
+    return {made_up_images(sizes, options),
+            fmt::format("{0} + {0} made-up images of {1} x {1}", sizes.images, sizes.side),
             {}};
   }
   ImageDataOptions from{.data = set, .folder = image_folder(options)};
   AugmentOptions augment;
-  if (!options.full()) {
-    from.image_size = side;
-    augment.crop_padding = side / 8;  // 4 at 32 pixels
-  }
+  take(from.image_size, sizes.side);
+  take(augment.crop_padding, sizes.side / 8);  // 4 at 32 pixels
   ImageData data = load_image_data(from);
   SearchSplitOptions halves{.seed = options.seed};
-  if (options.full()) {
-    halves.file = shared_file(options.data_dir, "cifar-split.txt");
+  if (sizes.images > 0) {
+    halves.train_size = sizes.images;
   } else {
-    halves.train_size = quick_images;
+    halves.file = shared_file(options.data_dir, "cifar-split.txt");
   }
   const SearchSplit split = make_search_split(data.train.labels, data.classes, halves);
   NamedImages named{nas::search_images(data, split, augment, options.tensors), "", {}};
@@ -177,14 +206,13 @@ SearchGround search_ground(const std::string& space, const ReproduceOptions& opt
   ground.images = named.description;
   ground.data = std::move(named.data);
   nas::SupernetOptions supernet;  // the published sizes
-  if (!options.full()) {
-    supernet.channels = quick_channels;
-    supernet.cells = quick_sizes(ground.space.kind).cells;
-  }
+  const Sizes sizes = sizes_of(options, ground.space.kind);
+  take(supernet.channels, sizes.channels);
+  take(supernet.cells, sizes.cells);
   ground.problem = std::make_unique<nas::SupernetProblem>(
       nas::make_supernet_problem(ground.space, supernet, named.images, options.tensors));
   find_table(ground, options);
-  ground.seeds = options.seeds_or(options.full() ? full_seeds : quick_seeds);
+  ground.seeds = options.seeds_or(sizes.seeds);
   return ground;
 }
 
@@ -193,16 +221,14 @@ SearchSetting search_setting(const std::string& label, const SearchGround& groun
   SearchSetting setting{label, nas::default_search_options(ground.space, method), {}};
   nas::SearchOptions& o = setting.options;
   o.guard = {};  // the paper's algorithm and those it is compared with are bare
-  if (options.full()) {
-    o.alpha_steps = std::max<int64_t>(1, ground.problem->inner_samples() / o.batch);
-  } else {
-    o.epochs = quick_epochs;
-    o.batch = quick_batch;
-    o.alpha_steps = quick_sizes(ground.space.kind).alpha_steps;
-    o.eigenvalue_products = 0;
-    o.score_images = 256;
-    o.samples = 20;
-  }
+  const Sizes sizes = sizes_of(options, ground.space.kind);
+  take(o.epochs, sizes.epochs);
+  take(o.batch, sizes.batch);
+  o.alpha_steps = std::max<int64_t>(1, ground.problem->inner_samples() / o.batch);
+  take(o.alpha_steps, sizes.alpha_steps);
+  take(o.score_images, sizes.score_images);
+  take(o.samples, sizes.samples);
+  if (!sizes.eigenvalue) o.eigenvalue_products = 0;
   if (options.epochs > 0) o.epochs = options.epochs;
   return setting;
 }
@@ -371,7 +397,12 @@ Json search_notes(const SearchGround& ground, const std::vector<SearchRuns>& all
     if (lengths.find(length) == std::string::npos) lengths += (lengths.empty() ? "" : ", ") + length;
   }
   notes.push_back(fmt::format("Epochs: {}.", lengths));
-  if (!options.full()) {
+  if (options.medium()) {
+    notes.push_back(
+        "medium has the published depth, on which the collapse depends, with a quarter of the channels and "
+        "of "
+        "the steps of alpha an epoch, fewer epochs and smaller images.");
+  } else if (!options.full()) {
     notes.push_back(
         "quick shows that everything runs. Its supernet, images and epochs are too few to say anything about "
         "the paper's numbers, and a claim that holds or fails here does so by chance.");

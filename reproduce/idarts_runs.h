@@ -27,9 +27,9 @@ struct SearchGround {
   std::string no_benchmark;  // why there is no table; empty where there is one, or where none exists
   std::vector<uint64_t> seeds;
 };
-// quick: a tiny supernet on a few images of CIFAR-10, else of Fashion-MNIST, else made-up ones. full: the
-// published supernet on CIFAR-10, with NAS-Bench-201's split where its file is found; throws
-// std::runtime_error where CIFAR-10 is missing.
+// quick: a tiny supernet on a few images of CIFAR-10, else of Fashion-MNIST, else made-up ones. medium:
+// CIFAR-10 at 16 x 16 and a narrow supernet of the published depth. full: the published one on CIFAR-10. Both
+// with NAS-Bench-201's split where its file is found; throws std::runtime_error where CIFAR-10 is missing.
 SearchGround search_ground(const std::string& space, const ReproduceOptions& options);
 
 struct SearchSetting {
@@ -37,9 +37,9 @@ struct SearchSetting {
   nas::SearchOptions options;
   nas::MakeSearchRule rule = {};  // empty = the method's
 };
-// The published set-up of the method, shortened where the scale is quick. Alpha moves as often in every
-// setting, once for each batch of one pass over the training images, as in the authors' code: T steps of the
-// weights come before each of its moves.
+// The published set-up of the method, shortened where the scale is quick or medium. Alpha moves as often in
+// every setting, at full once for each batch of one pass over the training images, as in the authors' code: T
+// steps of the weights come before each of its moves.
 SearchSetting search_setting(const std::string& label, const SearchGround& ground, const std::string& method,
                              const ReproduceOptions& options);
 // iDARTS with T weight steps and K Hessian products.

@@ -15,6 +15,7 @@ namespace bilevel::reproduce {
 
 const std::vector<Item>& items() {
   constexpr ItemReads searches{.search = true, .seeds = true, .ranks = true};
+  constexpr ItemReads sized_searches{.search = true, .seeds = true, .medium = true, .ranks = true};
   static const std::vector<Item> list = {
       {"krmd:toy", "K-RMD figures 1-4: bound, descent, bias and convergence on the toy", krmd_toy},
       {"krmd:table1", "K-RMD table 1: time and space of forward, reverse, checkpointed and truncated mode",
@@ -70,19 +71,19 @@ const std::vector<Item>& items() {
       {"idarts:table1",
        "iDARTS table 1: iDARTS, DARTS, GDAS, RandomNAS on NAS-Bench-201 (needs its table)",
        idarts_table1,
-       {.search = true, .seeds = true, .rule = true, .ranks = true}},
+       {.search = true, .seeds = true, .medium = true, .rule = true, .ranks = true}},
       {"idarts:table2",
        "iDARTS table 2: the DARTS space, cells found and their counts",
        idarts_table2,
        {.search = true, .seeds = true}},
       {"idarts:table3", "iDARTS table 3: T and K on NAS-Bench-201 (needs its table)", idarts_table3,
-       searches},
+       sized_searches},
       {"idarts:table4", "iDARTS table 4: products and bytes of every hypergradient on a supernet",
        idarts_table4},
       {"idarts:figure1", "iDARTS figure 1: T on NAS-Bench-1Shot1 (needs its table)", idarts_figure1,
        searches},
       {"idarts:figure2", "iDARTS figure 2: T and the rates on NAS-Bench-201 (needs its table)",
-       idarts_figure2, searches},
+       idarts_figure2, sized_searches},
       {"idarts:figure3", "iDARTS figure 3: the cells that go by its name, drawn and counted", idarts_figure3},
       {"idarts:figure4", "iDARTS figure 4: K on NAS-Bench-1Shot1 (needs its table)", idarts_figure4,
        searches},

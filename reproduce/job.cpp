@@ -17,8 +17,9 @@ const Fields<ReproduceJobOptions>& ReproduceJobOptions::fields() {
         .first();
     f.add(
          "scale", [](O & o) -> auto& { return o.settings.scale; },
-         "quick takes at most 3 minutes on two cores; medium takes minutes to tens of minutes (fsla, stocbio "
-         "and krmd items on data); full has the paper's lengths and sizes")
+         "quick takes at most 3 minutes on two cores; medium, for the items that decide something in an "
+         "hour, "
+         "has smaller networks and fewer steps; full has the paper's lengths and sizes")
         .one_of({"quick", "medium", "full"})
         .first();
     f.add(

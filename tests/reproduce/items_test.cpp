@@ -42,7 +42,8 @@ TEST(Items, TakeOnlyTheOptionsThatTheyRead) {
               HasSubstr("rule = public-code has no effect with idarts:table3"));
   options = {};
   options.scale = "medium";
-  EXPECT_NO_THROW(options.validate(reproduce::find_item("fsla:cleaning")));
+  for (const char* name : {"fsla:cleaning", "idarts:table1", "idarts:table3", "idarts:figure2"})
+    EXPECT_NO_THROW(options.validate(reproduce::find_item(name))) << name;
   EXPECT_THAT(message([&] { options.validate(reproduce::find_item("krmd:toy")); }),
               HasSubstr("scale = medium has no effect with krmd:toy"));
   options = {};
