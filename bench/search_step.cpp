@@ -144,6 +144,8 @@ Json measure_parts(const bilevel::Problem& problem, const Job& job) {
     return state.w;
   });
   parts["alpha_gradient"] = measure(job, [&] { return oracle.outer_gradients(state.w, x, {}).x; });
+  parts["alpha_gradient_alone"] =
+      measure(job, [&] { return oracle.outer_gradient_in_outer(state.w, x, {}).x; });
   parts["hessian_graph"] = measure(job, [&] { return oracle.linearize(state.w, x, {})->gradient(); });
   const Tensor v = oracle.outer_gradients(state.w, x, {}).w;
   {

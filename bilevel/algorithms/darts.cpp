@@ -55,7 +55,7 @@ Trajectory Darts::one_step(Oracle& oracle, const AlgorithmState& state, const Ba
 IterationSummary Darts::direction(Oracle& oracle, const AlgorithmState& state, const Batch& inner,
                                   const Batch& outer) const {
   if (first_order_) {
-    const OuterGradients here = oracle.outer_gradients(state.inner.w, state.x, outer);
+    const OuterGradients here = oracle.outer_gradient_in_outer(state.inner.w, state.x, outer);
     return {.direction = here.x, .outer_loss = here.loss, .status = Status::ok, .direct = here.x};
   }
   Trajectory virtual_step = one_step(oracle, state, inner, true);

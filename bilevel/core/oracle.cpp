@@ -200,6 +200,16 @@ OuterGradients Oracle::outer_gradients(const Tensor& w, const Tensor& x, const B
   return result;
 }
 
+OuterGradients Oracle::outer_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) {
+  const Stopwatch watch(counts_.seconds, "oracle: gradient of f in x");
+  check_point(w, x, batch);
+  ++counts_.outer_gradient;
+  counts_.samples += batch.size(problem_.outer_samples());
+  OuterGradients result = problem_.outer_gradient_in_outer(w.detach(), x.detach(), batch);
+  checked_like(result.x, x, "Problem::outer_gradient_in_outer");
+  return result;
+}
+
 std::unique_ptr<Linearization> Oracle::linearize(const Tensor& w, const Tensor& x, const Batch& batch) {
   const Stopwatch watch(counts_.seconds, "oracle: linearization");
   check_point(w, x, batch);

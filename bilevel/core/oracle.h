@@ -15,7 +15,7 @@ namespace bilevel {
 
 struct OracleCounts {
   int64_t inner_gradient = 0;  // first derivatives of g: grad_w g, or grad_x g
-  int64_t outer_gradient = 0;  // grad_w f and grad_x f, which come from one pass
+  int64_t outer_gradient = 0;  // grad_w f and grad_x f, which come from one pass, or grad_x f alone
   int64_t hessian = 0;         // products with d2g/dw dw, or with the Gauss-Newton matrix in its place
   int64_t cross = 0;           // products with d2g/dx dw or with its transpose
   int64_t samples = 0;         // examples read by all of the above
@@ -38,6 +38,8 @@ class Oracle {
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch);           // grad_w g
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch);  // grad_x g
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch);
+  OuterGradients outer_gradient_in_outer(const Tensor& w, const Tensor& x,
+                                         const Batch& batch);  // f, grad_x f
   // Products at one point; each is counted when it is asked for. It must not outlive the oracle.
   std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x, const Batch& batch);
 

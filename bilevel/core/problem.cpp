@@ -33,6 +33,12 @@ OuterGradients Problem::outer_gradients(const Tensor& w, const Tensor& x, const 
   return autograd::outer_gradients(*this, w, x, batch);
 }
 
+OuterGradients Problem::outer_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  OuterGradients all = outer_gradients(w, x, batch);
+  all.w = Tensor();
+  return all;
+}
+
 std::optional<InnerParts> Problem::inner_parts(const Tensor& /*w*/, const Tensor& /*x*/,
                                                const Batch& /*batch*/) const {
   return std::nullopt;

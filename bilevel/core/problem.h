@@ -32,7 +32,7 @@ struct InnerParts {
 // f and its two gradients, which come from one pass.
 struct OuterGradients {
   Tensor loss;  // scalar
-  Tensor w;     // df/dw
+  Tensor w;     // df/dw; undefined from outer_gradient_in_outer()
   Tensor x;     // df/dx; zeros where f has no x in it
 };
 
@@ -58,6 +58,9 @@ class Problem {
   virtual Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x,
                                          const Batch& batch) const;  // grad_x g
   virtual OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const;
+  // f and df/dx for whoever has no use for df/dw, which is most of the work in a network. The default leaves
+  // it out of outer_gradients().
+  virtual OuterGradients outer_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const;
 
   // g by parts, where the Gauss-Newton matrix is to be available.
   virtual std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const;

@@ -70,6 +70,11 @@ OuterGradients WithWeightDecay::outer_gradients(const Tensor& w, const Tensor& x
   return base_.outer_gradients(w, x, batch);
 }
 
+OuterGradients WithWeightDecay::outer_gradient_in_outer(const Tensor& w, const Tensor& x,
+                                                        const Batch& batch) const {
+  return base_.outer_gradient_in_outer(w, x, batch);
+}
+
 std::optional<InnerParts> WithWeightDecay::inner_parts(const Tensor& w, const Tensor& x,
                                                        const Batch& batch) const {
   std::optional<InnerParts> parts = base_.inner_parts(w, x, batch);

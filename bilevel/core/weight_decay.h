@@ -28,6 +28,7 @@ class WithWeightDecay : public Problem, public BoundedEvaluation {
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  OuterGradients outer_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor inner_start(const Tensor& x) const override;
   Tensor inner_rate(const Tensor& x) const override;

@@ -177,6 +177,20 @@ OuterGradients DistributedProblem::outer_gradients(const Tensor& w, const Tensor
   return part;
 }
 
+OuterGradients DistributedProblem::outer_gradient_in_outer(const Tensor& w, const Tensor& x,
+                                                           const Batch& batch) const {
+  if (is_replicated(base_.outer_samples())) return base_.outer_gradient_in_outer(w, x, batch);
+  const RankSlice slice = own_part(batch, base_.outer_samples());
+  OuterGradients part{.loss = at::zeros({}, w.options()), .w = {}, .x = at::zeros_like(x)};
+  if (!slice.empty()) {
+    const OuterGradients own = base_.outer_gradient_in_outer(w, x, slice.batch);
+    part.loss = weighted_part(own.loss, slice.weight);
+    part.x = weighted_part(own.x, slice.weight);
+  }
+  group_->sum_({&part.loss, &part.x});
+  return part;
+}
+
 std::unique_ptr<Linearization> DistributedProblem::linearize(const Tensor& w, const Tensor& x,
                                                              const Batch& batch) const {
   if (is_replicated(base_.inner_samples())) return base_.linearize(w, x, batch);

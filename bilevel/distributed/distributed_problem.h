@@ -49,6 +49,7 @@ class DistributedProblem : public Problem, public BoundedEvaluation {
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  OuterGradients outer_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   // The whole batch on every rank, for callers that take the loss apart themselves.
   std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor inner_start(const Tensor& x) const override;

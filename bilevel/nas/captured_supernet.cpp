@@ -32,20 +32,12 @@ class AtMixture : public Problem {
   LabelledImages images_;
 };
 
-// On a GPU the tape of DARTS's space had wrong gradients, for a reason since mended (for_padded_pool in
-// pass.h), and has not been run there again.
-std::optional<TapedSupernet> proven_tape(const SupernetProblem& base) {
-  const bool on_gpu = base.initial_outer(0).is_cuda();
-  if (on_gpu && base.supernet().space().kind == SpaceKind::darts) return std::nullopt;
-  return TapedSupernet::make(base);
-}
-
 // What is captured: derivatives as functions of w, the mixture, images and labels, by the tape where the
 // supernet has one, else by automatic differentiation.
 class Derivatives {
  public:
   Derivatives(const SupernetProblem& base, bool tape)
-      : base_(base), taped_(tape ? proven_tape(base) : std::nullopt) {}
+      : base_(base), taped_(tape ? TapedSupernet::make(base) : std::nullopt) {}
 
   bool taped() const { return taped_.has_value(); }
 
@@ -65,6 +57,14 @@ class Derivatives {
     }
     const OuterGradients g = at_mixture(in).outer_gradients(in[0], in[1], {});
     return {g.loss.detach(), g.w, g.x};
+  }
+  std::vector<Tensor> loss_and_in_mixture(const std::vector<Tensor>& in) const {
+    if (taped_) {
+      const auto here = point(in);
+      return {here->loss(), here->gradients({.w = false, .mixture = true}).mixture};
+    }
+    const OuterGradients g = at_mixture(in).outer_gradient_in_outer(in[0], in[1], {});
+    return {g.loss.detach(), g.x};
   }
   std::unique_ptr<TapePoint> point(const std::vector<Tensor>& in) const {
     return taped_->point(in[0], in[1], {in[2], in[3]});
@@ -184,6 +184,8 @@ class CapturedSupernet : public SupernetEngine {
         inner_mixture_([this](const std::vector<Tensor>& in) { return derivatives_.in_mixture(in); },
                        tensors()),
         outer_([this](const std::vector<Tensor>& in) { return derivatives_.in_both(in); }, tensors()),
+        outer_mixture_([this](const std::vector<Tensor>& in) { return derivatives_.loss_and_in_mixture(in); },
+                       tensors()),
         products_(derivatives_, tensors()),
         curvature_(derivatives_, tensors()) {}
 
@@ -226,6 +228,13 @@ class CapturedSupernet : public SupernetEngine {
     gradients.x = in_alpha(mixture, all[2]);
     return gradients;
   }
+  OuterGradients outer_gradient_in_outer(const Tensor& w, const Tensor& x,
+                                         const Batch& batch) const override {
+    if (!fits(base_.valid(), batch)) return base_.outer_gradient_in_outer(w, x, batch);
+    const MixturePoint mixture = point(x, batch);
+    std::vector<Tensor> all = outer_mixture_(inputs(w, mixture.value, base_.valid(), batch));
+    return {.loss = all[0], .w = {}, .x = in_alpha(mixture, all[1])};
+  }
   std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
                                            const Batch& batch) const override;
   MatrixProduct outer_curvature(const Tensor& w, const Tensor& x, const Batch& batch) const override {
@@ -265,7 +274,7 @@ class CapturedSupernet : public SupernetEngine {
   int64_t batch_;
   Derivatives derivatives_;
   // Replaying a graph changes what it holds, but nothing that a caller can see.
-  mutable Captured inner_w_, inner_mixture_, outer_;
+  mutable Captured inner_w_, inner_mixture_, outer_, outer_mixture_;
   mutable Products products_;
   mutable Curvature curvature_;
   mutable int64_t at_point_ = 0;    // which linearization's point the products' graph holds
@@ -329,6 +338,10 @@ std::unique_ptr<Linearization> CapturedSupernet::linearize(const Tensor& w, cons
 }
 
 }  // namespace
+
+bool tape_is_trusted(const SupernetProblem& base) {
+  return !base.initial_outer(0).is_cuda() || base.supernet().space().kind != SpaceKind::darts;
+}
 
 std::unique_ptr<SupernetEngine> capture_supernet(const SupernetProblem& base, int64_t batch, bool tape) {
   return std::make_unique<CapturedSupernet>(base, batch, tape);

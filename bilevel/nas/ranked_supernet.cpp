@@ -35,5 +35,9 @@ Tensor RankedSupernet::inner_gradient_in_outer(const Tensor& w, const Tensor& x,
 OuterGradients RankedSupernet::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const {
   return sum_.outer_gradients(w, x, batch);
 }
+OuterGradients RankedSupernet::outer_gradient_in_outer(const Tensor& w, const Tensor& x,
+                                                       const Batch& batch) const {
+  return sum_.outer_gradient_in_outer(w, x, batch);
+}
 
 }  // namespace bilevel::nas

@@ -87,7 +87,7 @@ Search::Search(SupernetProblem& problem, const SearchOptions& options, const Ben
     }
     engine_ = std::make_unique<RankedSupernet>(supernet_, options_.tape ? tape_supernet(supernet_) : nullptr);
   } else if (problem.initial_outer(0).is_cuda() && can_capture()) {
-    engine_ = capture_supernet(supernet_, options_.batch, options_.tape);
+    engine_ = capture_supernet(supernet_, options_.batch, options_.tape && tape_is_trusted(supernet_));
   } else if (options_.tape) {
     engine_ = tape_supernet(supernet_);
   }

@@ -41,6 +41,7 @@ TEST(Oracle, counts_what_the_double_counts) {
   oracle.inner_gradient(w, x, seven());
   oracle.inner_gradient_in_outer(w, x, seven());
   oracle.outer_gradients(w, x, seven());
+  oracle.outer_gradient_in_outer(w, x, seven());
   expect_same_counts(oracle, problem);
   const auto linear = oracle.linearize(w, x, seven());  // not counted itself
   expect_same_counts(oracle, problem);
@@ -53,10 +54,10 @@ TEST(Oracle, counts_what_the_double_counts) {
   linear->gauss_newton(w);
   expect_same_counts(oracle, problem);
   EXPECT_EQ(oracle.counts().inner_gradient, 4);
-  EXPECT_EQ(oracle.counts().outer_gradient, 1);
+  EXPECT_EQ(oracle.counts().outer_gradient, 2);
   EXPECT_EQ(oracle.counts().hessian, 4);
   EXPECT_EQ(oracle.counts().cross, 3);
-  EXPECT_EQ(oracle.counts().samples, 40 + 7 * (2 + 1 + 1 + 4 + 3));
+  EXPECT_EQ(oracle.counts().samples, 40 + 7 * (2 + 1 + 2 + 4 + 3));
   EXPECT_GT(oracle.counts().seconds, 0);
 }
 
@@ -132,7 +133,8 @@ TEST(Oracle, carries_no_graph_of_the_callers) {
        {oracle.inner_gradient(w, x, {}), linear->gradient(), linear->hessian(v), linear->cross(v),
         linear->cross_transposed(v), oracle.inner_gradient_in_outer(w, x, {}),
         oracle.outer_gradients(w, x, {}).loss, oracle.outer_gradients(w, x, {}).w,
-        oracle.outer_gradients(w, x, {}).x, oracle.inner_loss(w, x), oracle.outer_loss(w, x)}) {
+        oracle.outer_gradients(w, x, {}).x, oracle.outer_gradient_in_outer(w, x, {}).x,
+        oracle.inner_loss(w, x), oracle.outer_loss(w, x)}) {
     EXPECT_FALSE(result.requires_grad());
   }
 }
@@ -146,6 +148,7 @@ TEST(Oracle, refuses_points_that_are_no_flat_vectors_of_one_dtype_and_device) {
     EXPECT_THAT([&] { oracle.inner_gradient(bad_w, bad_x, {}); }, matcher);
     EXPECT_THAT([&] { oracle.inner_gradient_in_outer(bad_w, bad_x, {}); }, matcher);
     EXPECT_THAT([&] { oracle.outer_gradients(bad_w, bad_x, {}); }, matcher);
+    EXPECT_THAT([&] { oracle.outer_gradient_in_outer(bad_w, bad_x, {}); }, matcher);
     EXPECT_THAT([&] { oracle.linearize(bad_w, bad_x, {}); }, matcher);
     EXPECT_THAT([&] { oracle.inner_loss(bad_w, bad_x); }, matcher);
     EXPECT_THAT([&] { oracle.outer_loss(bad_w, bad_x); }, matcher);
@@ -240,6 +243,8 @@ TEST(Oracle, a_closed_form_of_the_wrong_shape_is_named) {
     EXPECT_THAT([&] { oracle.outer_gradients(w, x, {}); }, names("df/dw, must return 3"));
     const WrongForms wrong_in_x(base, answer, true);
     EXPECT_THAT([&] { Oracle(wrong_in_x).outer_gradients(w, x, {}); }, names("df/dx, must return 2"));
+    EXPECT_THAT([&] { Oracle(wrong_in_x).outer_gradient_in_outer(w, x, {}); },
+                names("Problem::outer_gradient_in_outer must return 2"));
     EXPECT_THAT([&] { linear->gradient(); }, names("Linearization::gradient must return 3"));
     EXPECT_THAT([&] { linear->hessian(w); }, names("Linearization::hessian must return 3"));
     EXPECT_THAT([&] { linear->cross(w); }, names("Linearization::cross must return 2"));

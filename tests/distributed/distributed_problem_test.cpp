@@ -87,6 +87,7 @@ std::vector<Tensor> all_hypergradients(const Problem& problem, const UnsolvedSet
   values.push_back(oracle.inner_loss(full.final.w, s.x).reshape({1}));
   values.push_back(oracle.outer_loss(full.final.w, s.x).reshape({1}));
   values.push_back(oracle.inner_gradient_in_outer(full.final.w, s.x, {}));
+  values.push_back(oracle.outer_gradient_in_outer(full.final.w, s.x, {}).x);
   counts = oracle.counts();
   return values;
 }
@@ -98,7 +99,7 @@ TEST_P(EveryProblem, has_the_same_hypergradients_by_every_estimator_on_1_2_and_3
   const UnsolvedSetting alone = few_steps(GetParam());
   OracleCounts expected_counts;
   const std::vector<Tensor> expected = all_hypergradients(alone.problem, alone, expected_counts);
-  ASSERT_EQ(expected.size(), 2 * estimator_rows().size() + 3);
+  ASSERT_EQ(expected.size(), 2 * estimator_rows().size() + 4);
   for (const int size : {1, 2, 3}) {
     std::vector<std::vector<Tensor>> found(static_cast<size_t>(size));
     run_ranks(size, [&](const auto& group) {

@@ -52,7 +52,8 @@ std::vector<Tensor> all_products(const SupernetEngine& problem, const SupernetPr
   const Batch batch{Random(5).permutation(24).narrow(0, 0, 7), 9};
   const auto at = problem.linearize(w, x, batch);
   const auto both = at->hessian_and_cross(v);
-  const OuterGradients f = problem.outer_gradients(w, x, batch);
+  const OuterGradients f = problem.outer_gradients(w, x, batch),
+                       in_alpha = problem.outer_gradient_in_outer(w, x, batch);
   return {at->gradient(),
           at->hessian(v),
           at->cross(v),
@@ -63,6 +64,8 @@ std::vector<Tensor> all_products(const SupernetEngine& problem, const SupernetPr
           f.loss.reshape({1}),
           f.w,
           f.x,
+          in_alpha.loss.reshape({1}),
+          in_alpha.x,
           problem.inner_gradient(w, x, batch),
           problem.inner_gradient_in_outer(w, x, batch),
           problem.inner_loss(w, x, batch).reshape({1}),

@@ -66,14 +66,16 @@ void expect_the_same(SupernetProblem& plain, const at::TensorOptions& tensors, d
     EXPECT_LT(relative_error(f.w, g.w), near);
     EXPECT_LT(relative_error(f.x, g.x), near);
     EXPECT_LT(relative_error(f.loss, g.loss), near);
+    const OuterGradients in_alpha = a.outer_gradient_in_outer(w, x, batch);
+    EXPECT_LT(relative_error(in_alpha.x, g.x), near);
+    EXPECT_LT(relative_error(in_alpha.loss, g.loss), near);
     EXPECT_LT(relative_error(here->cross(v), there->cross(v)), near);
     const auto both = here->hessian_and_cross(v), expected = there->hessian_and_cross(v);
     EXPECT_LT(relative_error(both.first, expected.first), near);
     EXPECT_LT(relative_error(both.second, expected.second), near);
     EXPECT_LT(relative_error(here->cross_transposed(u), there->cross_transposed(u)), near);
     const MatrixProduct curvature = captured->outer_curvature(w, x, batch);
-    const bool taped = tape && plain.supernet().options().partial == 1 &&
-                       !(tensors.device().is_cuda() && plain.supernet().space().kind == SpaceKind::darts);
+    const bool taped = tape && plain.supernet().options().partial == 1;
     EXPECT_EQ(curvature != nullptr, taped);
     if (!curvature) continue;
     const RoleSwap swapped(plain);

@@ -264,6 +264,9 @@ TEST(BetaDecay, AddsItsClosedFormToTheOuterGradient) {
     const Tensor expected = 10.0 / static_cast<double>(rows) * mixture_weights(space, x);
     EXPECT_LT((guarded.x - bare.x - expected).abs().max().item<double>(), 1e-14);
     EXPECT_TRUE(guarded.w.equal(bare.w));
+    const OuterGradients in_alpha = guard.outer_gradient_in_outer(w, x, all);
+    EXPECT_TRUE(in_alpha.x.equal(guarded.x));
+    EXPECT_TRUE(in_alpha.loss.equal(guarded.loss));
 
     // The gradient belongs to the loss: central differences along a direction.
     const Tensor u = problem.initial_outer(7) / problem.initial_outer(7).norm();

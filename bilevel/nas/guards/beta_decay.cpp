@@ -40,13 +40,20 @@ Tensor BetaDecay::outer_loss(const Tensor& w, const Tensor& x, const Batch& batc
   return lambda_ == 0 ? loss : loss + lambda_ * mean_logsumexp(x);
 }
 
-OuterGradients BetaDecay::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const {
-  OuterGradients all = base().outer_gradients(w, x, batch);
+OuterGradients BetaDecay::with_penalty(OuterGradients of_base, const Tensor& x) const {
   const Penalty added = penalty(x);
-  if (!added.gradient.defined()) return all;
-  all.loss = all.loss + added.value;
-  all.x = all.x + added.gradient;
-  return all;
+  if (!added.gradient.defined()) return of_base;
+  of_base.loss = of_base.loss + added.value;
+  of_base.x = of_base.x + added.gradient;
+  return of_base;
+}
+
+OuterGradients BetaDecay::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return with_penalty(base().outer_gradients(w, x, batch), x);
+}
+OuterGradients BetaDecay::outer_gradient_in_outer(const Tensor& w, const Tensor& x,
+                                                  const Batch& batch) const {
+  return with_penalty(base().outer_gradient_in_outer(w, x, batch), x);
 }
 
 }  // namespace bilevel::nas

@@ -20,8 +20,10 @@ class BetaDecay : public Guard {
   Penalty penalty(const Tensor& x) const override;  // without a graph of derivatives
   Tensor outer_loss(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  OuterGradients outer_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
 
  private:
+  OuterGradients with_penalty(OuterGradients of_base, const Tensor& x) const;
   Tensor mean_logsumexp(const Tensor& x) const;
 
   SearchSpace space_;

@@ -86,6 +86,9 @@ Tensor Guard::inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Ba
 OuterGradients Guard::outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const {
   return base_.outer_gradients(w, x, batch);
 }
+OuterGradients Guard::outer_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const {
+  return base_.outer_gradient_in_outer(w, x, batch);
+}
 std::optional<InnerParts> Guard::inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const {
   return base_.inner_parts(w, x, batch);
 }

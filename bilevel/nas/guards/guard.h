@@ -79,6 +79,7 @@ class Guard : public Problem {
   Tensor inner_gradient(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   Tensor inner_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   OuterGradients outer_gradients(const Tensor& w, const Tensor& x, const Batch& batch) const override;
+  OuterGradients outer_gradient_in_outer(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   std::optional<InnerParts> inner_parts(const Tensor& w, const Tensor& x, const Batch& batch) const override;
   const Layout* inner_layout() const override;
   bool inner_loss_uses_outer() const override;

@@ -41,6 +41,12 @@ class TapedEngine : public SupernetEngine {
     const OwnImages own = base_.own_images(base_.valid(), batch);
     return taped_.gradients(w, base_.mixture_point(x, batch.seed), own.images, own.share);
   }
+  OuterGradients outer_gradient_in_outer(const Tensor& w, const Tensor& x,
+                                         const Batch& batch) const override {
+    const OwnImages own = base_.own_images(base_.valid(), batch);
+    return taped_.gradients(w, base_.mixture_point(x, batch.seed), own.images, own.share,
+                            {.w = false, .mixture = true});
+  }
   std::unique_ptr<Linearization> linearize(const Tensor& w, const Tensor& x,
                                            const Batch& batch) const override {
     const OwnImages own = base_.own_images(base_.train(), batch);

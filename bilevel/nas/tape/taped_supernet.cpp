@@ -71,9 +71,10 @@ Tensor TapedSupernet::gradient_in_alpha(const Tensor& w, const MixturePoint& mix
 }
 
 OuterGradients TapedSupernet::gradients(const Tensor& w, const MixturePoint& mixture,
-                                        const LabelledImages& images, const BatchShare& share) const {
+                                        const LabelledImages& images, const BatchShare& share,
+                                        const Wanted& wanted) const {
   const std::unique_ptr<TapePoint> point = run_tape(*tape_, w, mixture.value, images, share);
-  const TapeGradients g = point->gradients({});
+  const TapeGradients g = point->gradients(wanted);
   OuterGradients result;
   result.loss = point->loss();
   result.w = g.w;

@@ -25,7 +25,7 @@ class TapedSupernet {
   Tensor gradient_in_alpha(const Tensor& w, const MixturePoint& mixture, const LabelledImages& images,
                            const BatchShare& share = {}) const;
   OuterGradients gradients(const Tensor& w, const MixturePoint& mixture, const LabelledImages& images,
-                           const BatchShare& share = {}) const;
+                           const BatchShare& share = {}, const Wanted& wanted = {}) const;
   std::unique_ptr<Linearization> linearize(const Tensor& w, const MixturePoint& mixture,
                                            const LabelledImages& images, const BatchShare& share = {}) const;
   // v -> (d2/dalpha dalpha of the loss) v.
