@@ -40,6 +40,10 @@ const Fields<ComputeOptions>& ComputeOptions::fields() {
         .is(FieldKind::place)
         .first();
     f.add(
+        "tf32", [](auto& o) -> auto& { return o.tf32; },
+        "let a GPU's convolutions in float round the numbers they multiply to 10 bits, which is faster "
+        "(default)");
+    f.add(
          "threads", [](auto& o) -> auto& { return o.threads; }, "number of threads; 0 = all cores")
         .in(at_least(0, most_threads))
         .is(FieldKind::place)
@@ -63,6 +67,10 @@ at::TensorOptions tensor_options(const ComputeOptions& options, const RunContext
     throw OptionError(fmt::format("{}: this LibTorch has no CUDA, or there is no GPU; use {}", device,
                                   named("device", "cpu")));
   }
+  if (!options.tf32 && (options.device == "cpu" || options.dtype == "double")) {
+    const std::string with = options.device == "cpu" ? device : named("dtype", options.dtype);
+    throw OptionError(no_effect(named("tf32", "false"), with, {named("device", "cuda") + " in float"}));
+  }
   try {
     const auto dtype = options.dtype == "float" ? at::kFloat : at::kDouble;
     return at::TensorOptions().dtype(dtype).device(device_of(options.device, context));
@@ -77,6 +85,7 @@ at::TensorOptions apply(const ComputeOptions& options, const RunContext& context
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / ranks_here, 1, most_threads);
   at::set_num_threads(options.threads > 0 ? options.threads : cores);
   const at::TensorOptions tensors = tensor_options(options, context);
+  if (tensors.device().is_cuda()) at::globalContext().setAllowTF32CuDNN(options.tf32);
   if (options.device == "cpu") {
     for (const std::string& warning : machine_facts().warnings) context.warning(warning);
   }

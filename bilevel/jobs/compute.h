@@ -14,7 +14,8 @@ class RunContext;
 struct ComputeOptions {
   std::string device = "cpu";
   std::string dtype = "double";
-  int threads = 0;  // 0 = all cores
+  int threads = 0;   // 0 = all cores
+  bool tf32 = true;  // on a GPU, in float: convolutions round what they multiply, as PyTorch's do
   static const Fields<ComputeOptions>& fields();
 };
 

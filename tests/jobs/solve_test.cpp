@@ -23,6 +23,17 @@ SolveJobOptions ridge() {
   return options;
 }
 
+TEST(SolveJob, RoundingOfAGpuIsRefusedWhereThereIsNone) {
+  SolveJobOptions options;
+  options.problem.problem = "ridge";
+  options.given.set(options.compute.tf32, false);
+  RunContext context;
+  EXPECT_THAT(
+      [&] { run_solve(options, context); },
+      ::testing::ThrowsMessage<OptionError>(
+          "tf32 = false has no effect with device = cpu; only device = cuda in float uses it. Leave it out"));
+}
+
 TEST(SolveJob, InMemoryGivesWhatTheLibraryGives) {
   RunContext context;
   const SolveJobResult result = run_solve(ridge(), context);
