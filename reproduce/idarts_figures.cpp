@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reproduce/idarts_runs.h"
@@ -38,16 +39,6 @@ std::vector<const SearchRuns*> pointers(const std::vector<SearchRuns>& all) {
   return result;
 }
 
-// "T=1 2.31, T=2 2.10": the mean regret of each up to an epoch.
-std::string regrets(const std::vector<const SearchRuns*>& all, int64_t last_epoch) {
-  std::string text;
-  for (const SearchRuns* runs : all) {
-    text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", runs->setting.label,
-                        runs->mean_regret(test_101, last_epoch));
-  }
-  return text;
-}
-
 Json item_json(Json tables, Json claims, const std::vector<SearchRuns>& all, const SearchGround& ground,
                const std::string& file, const ReproduceOptions& options) {
   save_runs(all, file, options);
@@ -71,23 +62,17 @@ Json idarts_figure1(const ReproduceOptions& options) {
   Json claims = Json::array();
   if (ground.benchmark) {
     const int64_t epochs = all.front().epochs(), early = std::max<int64_t>(1, epochs / 3);
-    const double darts = all.front().mean_regret(test_101, early);
-    const bool ahead = std::all_of(all.begin() + 1, all.end(), [&](const SearchRuns& runs) {
-      return runs.mean_regret(test_101, early) < darts;
-    });
+    const auto side = [](const SearchRuns& runs, int64_t last) { return runs.mean_regrets(test_101, last); };
+    const std::string soon = fmt::format("mean test regret up to epoch {}", early);
+    std::vector<std::pair<Side, Side>> of_darts;
+    for (size_t i = 1; i < all.size(); ++i) of_darts.emplace_back(side(all[i], early), side(all[0], early));
     claims.push_back(
-        claim("iDARTS is ahead of DARTS early, whatever T", ahead,
-              fmt::format("mean test regret up to epoch {}: {}", early, regrets(pointers(all), early))));
-    const double one = all[1].mean_regret(test_101, epochs);
-    claims.push_back(
-        claim("with one weight step, as DARTS has, it is still ahead along the whole search",
-              one < all[0].mean_regret(test_101, epochs),
-              fmt::format("mean test regret over all epochs: {}", regrets({&all[0], &all[1]}, epochs))));
-    const bool falls = all[1].mean_regret(test_101, early) > all[2].mean_regret(test_101, early) &&
-                       all[2].mean_regret(test_101, early) > all[3].mean_regret(test_101, early);
-    claims.push_back(claim("more weight steps find good cells sooner", falls,
-                           fmt::format("mean test regret up to epoch {}: {}", early,
-                                       regrets({&all[1], &all[2], &all[3]}, early))));
+        each_ahead("iDARTS is ahead of DARTS early, whatever T", soon, Ahead::lower, of_darts, 2));
+    claims.push_back(ahead_of_all(
+        "with one weight step, as DARTS has, it is still ahead along the whole search",
+        "mean test regret over all epochs", Ahead::lower, side(all[1], epochs), {side(all[0], epochs)}, 2));
+    claims.push_back(in_order("more weight steps find good cells sooner", soon, Ahead::lower,
+                              {side(all[3], early), side(all[2], early), side(all[1], early)}, 2));
   }
   Json result =
       item_json(Json::array({curves("Figure 1: test regret along the search, NAS-Bench-1Shot1 space 3",
@@ -112,22 +97,16 @@ Json idarts_figure4(const ReproduceOptions& options) {
   Json claims = Json::array();
   if (ground.benchmark) {
     const int64_t epochs = all.front().epochs();
-    const auto regret = [&](const SearchRuns* runs) { return runs->mean_regret(test_101, epochs); };
-    const auto why = [&](const std::vector<const SearchRuns*>& which) {
-      return "mean test regret along the search: " + regrets(which, epochs);
-    };
-    claims.push_back(claim("with T = 1 every K from 1 on is ahead of DARTS",
-                           std::all_of(one.begin() + 1, one.end(),
-                                       [&](const SearchRuns* r) { return regret(r) < regret(every[0]); }),
-                           why({every[0], one[1], one[2], one[3]})));
+    const std::string what = "mean test regret along the search";
+    const auto side = [&](const SearchRuns* runs) { return runs->mean_regrets(test_101, epochs); };
+    std::vector<std::pair<Side, Side>> of_darts, of_one;
+    for (size_t K = 1; K < one.size(); ++K) of_darts.emplace_back(side(one[K]), side(every[0]));
+    for (size_t K = 0; K < one.size(); ++K) of_one.emplace_back(side(five[K]), side(one[K]));
     claims.push_back(
-        claim("T = 5 is better than T = 1 for every K",
-              std::equal(five.begin(), five.end(), one.begin(),
-                         [&](const SearchRuns* a, const SearchRuns* b) { return regret(a) < regret(b); }),
-              why({every.begin() + 1, every.end()})));
-    claims.push_back(claim("with T = 5 more products help up to K = 2",
-                           regret(five[0]) > regret(five[1]) && regret(five[1]) > regret(five[2]),
-                           why({five[0], five[1], five[2]})));
+        each_ahead("with T = 1 every K from 1 on is ahead of DARTS", what, Ahead::lower, of_darts, 2));
+    claims.push_back(each_ahead("T = 5 is better than T = 1 for every K", what, Ahead::lower, of_one, 2));
+    claims.push_back(in_order("with T = 5 more products help up to K = 2", what, Ahead::lower,
+                              {side(five[2]), side(five[1]), side(five[0])}, 2));
     const Statistic two = five[2]->regret_at(test_101, epochs), three = five[3]->regret_at(test_101, epochs);
     claims.push_back(
         claim("K = 2 is enough: K = 3 ends no better by more than the deviations",
@@ -177,23 +156,19 @@ Json idarts_figure2(const ReproduceOptions& options) {
                                        of_alpha = {&all[5], &alpha_default, &all[6]};
   Json claims = Json::array();
   if (ground.benchmark) {
-    const auto last = [](const SearchRuns* runs) { return runs->accuracy(test_201); };
-    const auto why = [&](const std::vector<const SearchRuns*>& which) {
-      std::string text = "CIFAR-10 test after the last epoch: ";
-      for (const SearchRuns* runs : which) {
-        text +=
-            fmt::format("{}{} {}", runs == which.front() ? "" : ", ", runs->setting.label, last(runs).text());
-      }
-      return text;
+    const std::string what = "CIFAR-10 test after the last epoch";
+    const auto side = [](const SearchRuns* runs) { return runs->accuracies(test_201); };
+    // The small and the published one beside the large one.
+    const auto of_small = [&](const std::vector<const SearchRuns*>& which) {
+      return std::vector<std::pair<Side, Side>>{{side(which[0]), side(which[2])},
+                                                {side(which[1]), side(which[2])}};
     };
-    const auto better = [&](const SearchRuns* a, const SearchRuns* b) { return last(a).mean > last(b).mean; };
-    claims.push_back(claim("(a) more weight steps lead to better cells",
-                           better(of_T[1], of_T[0]) && better(of_T[2], of_T[1]), why(of_T)));
-    claims.push_back(claim("(b) a small rate of the weights is better than a large one",
-                           better(of_rate[0], of_rate[2]) && better(of_rate[1], of_rate[2]), why(of_rate)));
-    claims.push_back(claim("(c) a small rate of alpha is better than a large one",
-                           better(of_alpha[0], of_alpha[2]) && better(of_alpha[1], of_alpha[2]),
-                           why(of_alpha)));
+    claims.push_back(in_order("(a) more weight steps lead to better cells", what, Ahead::higher,
+                              {side(of_T[2]), side(of_T[1]), side(of_T[0])}, 2));
+    claims.push_back(each_ahead("(b) a small rate of the weights is better than a large one", what,
+                                Ahead::higher, of_small(of_rate), 2));
+    claims.push_back(each_ahead("(c) a small rate of alpha is better than a large one", what, Ahead::higher,
+                                of_small(of_alpha), 2));
   }
   Json result = item_json(
       Json::array({curves("Figure 2 (a): CIFAR-10 test accuracy along the search, NAS-Bench-201, K = 1",

@@ -255,10 +255,24 @@ Statistic SearchRuns::regret_at(const std::string& column, int64_t epoch) const 
   return statistic_at(runs, column, epoch, [](const nas::EpochRecord& r) { return r.regret; });
 }
 
-double SearchRuns::mean_regret(const std::string& column, int64_t last_epoch) const {
-  std::vector<double> means;
-  for (int64_t epoch = 1; epoch <= last_epoch; ++epoch) means.push_back(regret_at(column, epoch).mean);
-  return statistic(means).mean;
+Side SearchRuns::accuracies(const std::string& column) const {
+  Side side{setting.label, {}};
+  for (const nas::BenchmarkValues& each : reached) side.values.push_back(value_of(each, column));
+  return side;
+}
+
+Side SearchRuns::mean_regrets(const std::string& column, int64_t last_epoch) const {
+  Side side{setting.label, {}};
+  for (const nas::SearchSummary& run : runs) {
+    std::vector<double> by_epoch;
+    for (int64_t epoch = 1; epoch <= last_epoch; ++epoch) {
+      const Statistic one =
+          statistic_at({run}, column, epoch, [](const nas::EpochRecord& r) { return r.regret; });
+      by_epoch.push_back(one.mean);
+    }
+    side.values.push_back(statistic(by_epoch).mean);
+  }
+  return side;
 }
 
 namespace {
@@ -400,8 +414,7 @@ Json search_notes(const SearchGround& ground, const std::vector<SearchRuns>& all
   if (options.medium()) {
     notes.push_back(
         "medium has the published depth, on which the collapse depends, with a quarter of the channels and "
-        "of "
-        "the steps of alpha an epoch, fewer epochs and smaller images.");
+        "of the steps of alpha an epoch, fewer epochs and smaller images.");
   } else if (!options.full()) {
     notes.push_back(
         "quick shows that everything runs. Its supernet, images and epochs are too few to say anything about "

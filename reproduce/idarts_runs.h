@@ -14,6 +14,7 @@
 #include "bilevel/nas/supernet_problem.h"
 #include "reproduce/items.h"
 #include "reproduce/statistic.h"
+#include "reproduce/verdict.h"
 
 namespace bilevel::reproduce {
 
@@ -57,8 +58,10 @@ struct SearchRuns {
   // Of the largest weights after an epoch (from 1), where the table has it.
   Statistic accuracy_at(const std::string& column, int64_t epoch) const;
   Statistic regret_at(const std::string& column, int64_t epoch) const;
-  // Mean regret over the epochs up to the last one given: how soon good cells are found.
-  double mean_regret(const std::string& column, int64_t last_epoch) const;
+  // For verdicts, by seed: the accuracies, or the mean regret over the epochs up to the last one given, which
+  // says how soon good cells are found.
+  Side accuracies(const std::string& column) const;
+  Side mean_regrets(const std::string& column, int64_t last_epoch) const;
   int64_t epochs() const { return static_cast<int64_t>(runs.front().history.size()); }
 };
 SearchRuns run_searches(SearchGround& ground, const SearchSetting& setting, const ReproduceOptions& options);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
 
 #include "reproduce/statistic.h"
 
@@ -22,32 +24,62 @@ std::string Side::text(int digits) const {
   return fmt::format("{} {} ({} of {} runs ended badly)", label, known.text(digits), all - known.count, all);
 }
 
-Json ahead_of_all(const std::string& claim_text, const std::string& what, Ahead ahead, const Side& ours,
-                  const std::vector<Side>& others, int digits) {
-  std::string why = fmt::format("{}: {}", what, ours.text(digits));
-  for (const Side& other : others) why += ", " + other.text(digits);
-  if (!ours.whole()) return undecided(claim_text, why);
-  bool decided = true;
-  for (const Side& other : others) {
-    if (!other.whole() || other.values.size() != ours.values.size()) {
-      decided = false;
-      continue;
-    }
-    std::vector<double> differences;  // positive: ours is ahead
-    for (size_t i = 0; i < ours.values.size(); ++i) {
-      const double lower_by = other.values[i] - ours.values[i];
-      differences.push_back(ahead == Ahead::lower ? lower_by : -lower_by);
-    }
-    const Statistic by = statistic(differences);
-    const double unknown = by.count > 1 ? 2 * by.deviation / std::sqrt(static_cast<double>(by.count)) : 0;
-    if (by.mean < -unknown || (by.count == 1 && by.mean == 0)) return claim(claim_text, false, why);
-    if (by.mean <= unknown) {
-      decided = false;
-      why += fmt::format("; {} and {} are {:.{}f} apart, two standard errors are {:.{}f}", ours.label,
-                         other.label, std::abs(by.mean), digits, unknown, digits);
+namespace {
+
+// Whether a is ahead of b; nothing where the runs do not decide it, with the reason where they are close.
+struct Compared {
+  std::optional<bool> ahead;
+  std::string near = {};
+};
+Compared compared(Ahead ahead, const Side& a, const Side& b, int digits) {
+  if (!a.whole() || !b.whole() || a.values.size() != b.values.size()) return {};
+  std::vector<double> differences;  // positive: a is ahead
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    const double lower_by = b.values[i] - a.values[i];
+    differences.push_back(ahead == Ahead::lower ? lower_by : -lower_by);
+  }
+  const Statistic by = statistic(differences);
+  const double unknown = by.count > 1 ? 2 * by.deviation / std::sqrt(static_cast<double>(by.count)) : 0;
+  if (by.mean < -unknown || (by.count == 1 && by.mean == 0)) return {false};
+  if (by.mean > unknown) return {true};
+  return {std::nullopt, fmt::format("; {} and {} are {:.{}f} apart, two standard errors are {:.{}f}", a.label,
+                                    b.label, std::abs(by.mean), digits, unknown, digits)};
+}
+
+}  // namespace
+
+Json each_ahead(const std::string& claim_text, const std::string& what, Ahead ahead,
+                const std::vector<std::pair<Side, Side>>& pairs, int digits) {
+  std::string why;
+  std::set<std::string> named;
+  for (const auto& [a, b] : pairs) {
+    for (const Side* side : {&a, &b}) {
+      if (!named.insert(side->label).second) continue;
+      why += (why.empty() ? what + ": " : ", ") + side->text(digits);
     }
   }
-  return decided ? claim(claim_text, true, why) : undecided(claim_text, why);
+  bool refuted = false, decided = true;
+  for (const auto& [a, b] : pairs) {
+    const Compared found = compared(ahead, a, b, digits);
+    refuted = refuted || found.ahead == false;
+    decided = decided && found.ahead.has_value();
+    why += found.near;
+  }
+  return refuted || decided ? claim(claim_text, !refuted, why) : undecided(claim_text, why);
+}
+
+Json ahead_of_all(const std::string& claim_text, const std::string& what, Ahead ahead, const Side& ours,
+                  const std::vector<Side>& others, int digits) {
+  std::vector<std::pair<Side, Side>> pairs;
+  for (const Side& other : others) pairs.emplace_back(ours, other);
+  return each_ahead(claim_text, what, ahead, pairs, digits);
+}
+
+Json in_order(const std::string& claim_text, const std::string& what, Ahead ahead,
+              const std::vector<Side>& best_first, int digits) {
+  std::vector<std::pair<Side, Side>> pairs;
+  for (size_t i = 1; i < best_first.size(); ++i) pairs.emplace_back(best_first[i - 1], best_first[i]);
+  return each_ahead(claim_text, what, ahead, pairs, digits);
 }
 
 std::string length_text(const TimedResult& result, int64_t all_iterations) {

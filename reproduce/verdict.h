@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reproduce/items.h"
@@ -21,12 +22,18 @@ struct Side {
 
 enum class Ahead { lower, higher };
 
-// Whether `ours` is ahead of every one of the others. Of several seeds a mean counts as ahead where it is so
-// by more than two standard errors of the differences by seed; of one seed any difference counts. One of the
-// others that is ahead by that much refutes the claim, whatever became of the rest. `what` the values are
-// opens the explanation.
+// Whether the first of every pair is ahead of the second. Of several seeds a mean counts as ahead where it is
+// so by more than two standard errors of the differences by seed; of one seed any difference counts. A second
+// one that is ahead by that much refutes the claim, whatever became of the rest. `what` the values are opens
+// the explanation.
+Json each_ahead(const std::string& claim_text, const std::string& what, Ahead ahead,
+                const std::vector<std::pair<Side, Side>>& pairs, int digits = 3);
+// Whether `ours` is ahead of every one of the others.
 Json ahead_of_all(const std::string& claim_text, const std::string& what, Ahead ahead, const Side& ours,
                   const std::vector<Side>& others, int digits = 3);
+// Whether each is ahead of the next one.
+Json in_order(const std::string& claim_text, const std::string& what, Ahead ahead,
+              const std::vector<Side>& best_first, int digits = 3);
 
 // "FSLA was cut short after 61 of 2000 iterations", or ended badly.
 std::string length_text(const TimedResult& result, int64_t all_iterations);

@@ -59,6 +59,21 @@ TEST(Verdict, SeedsDecideBeyondTwoStandardErrors) {
   EXPECT_THAT(open.at("why").get<std::string>(), HasSubstr("two standard errors"));
 }
 
+TEST(Verdict, AnOrderHoldsWhereEveryStepOfItDoes) {
+  const auto order = [](const std::vector<Side>& best_first) {
+    return reproduce::in_order("A, B, C", "accuracies", Ahead::higher, best_first, 1);
+  };
+  const Side a{"A", {93, 94, 95}}, b{"B", {90, 91, 92}}, near_b{"C", {90.5, 90, 92}}, c{"C", {80, 81, 83}};
+  const Json holds = order({a, b, c});
+  EXPECT_EQ(holds.at("holds"), true);
+  EXPECT_EQ(holds.at("why"), "accuracies: A 94.0 ± 1.0, B 91.0 ± 1.0, C 81.3 ± 1.5");
+  EXPECT_EQ(order({b, a, c}).at("holds"), false);
+  const Json open = order({a, b, near_b});
+  EXPECT_TRUE(open.at("holds").is_null());
+  EXPECT_THAT(open.at("why").get<std::string>(),
+              HasSubstr("; B and C are 0.2 apart, two standard errors are 0.9"));
+}
+
 // ---- runs side by side ----
 
 // A loss that falls along a straight line, a second for every ten iterations.
