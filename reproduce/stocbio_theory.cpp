@@ -1,6 +1,6 @@
 // stocBiO's theory (Ji, Yang and Liang 2021) on problems small enough to know everything of: Proposition 3's
-// bias and variance, the batch sizes of Theorems 3 and 4, and the orders in kappa and epsilon of Theorems 1
-// and 2 (Table 1). An order is a slope on logarithmic axes, fitted by least squares.
+// bias and variance, and what the batches of Theorems 3 and 4 leave. The orders in kappa and epsilon of
+// Tables 1 and 2 are in stocbio_orders.cpp.
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -19,38 +19,10 @@
 #include "bilevel/hypergradients/reverse.h"
 #include "bilevel/problems/ridge.h"
 #include "reproduce/items.h"
+#include "reproduce/orders.h"
 
 namespace bilevel::reproduce {
 namespace {
-
-const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble);
-
-double squared(const Tensor& t) { return t.dot(t).item<double>(); }
-
-struct Order {
-  std::vector<double> sizes, values;  // both positive
-  void add(double size, double value) {
-    sizes.push_back(size);
-    values.push_back(value);
-  }
-  double slope() const {
-    const Tensor x = at::tensor(sizes, doubles).log(), y = at::tensor(values, doubles).log();
-    return ((x - x.mean()).dot(y) / squared(x - x.mean())).item<double>();
-  }
-};
-
-class Mean {
- public:
-  void add(double value) {
-    sum_ += value;
-    ++count_;
-  }
-  double value() const { return sum_ / static_cast<double>(count_); }
-
- private:
-  double sum_ = 0;
-  int64_t count_ = 0;
-};
 
 bool near_minus_one(double slope) { return std::abs(slope + 1) < 0.15; }
 
@@ -326,88 +298,6 @@ Json theorem4(int64_t iterations, const ReproduceOptions& options, Json& claims)
       rows);
 }
 
-// ---- Theorems 1 and 2: products against kappa and epsilon ----
-
-// g = w'Hw/2 - w'x with eigenvalues of H from 1 / kappa to 1, f = |w - t|^2 / 2: Phi has curvature kappa^2.
-struct Counts {
-  double iterations = 0, outer = 0, inner = 0, cross = 0, hessian = 0;
-};
-Counts counts_of(const std::string& algorithm, double kappa, double epsilon) {
-  constexpr int64_t n = 10;
-  const Tensor h = at::linspace(-std::log(kappa), 0, n, doubles).exp();
-  const Tensor target = at::ones({n}, doubles) / std::sqrt(static_cast<double>(n));
-  const FunctionProblem problem(
-      [h](const Tensor& w, const Tensor& x, const Batch&) { return (h * w).dot(w) / 2 - w.dot(x); },
-      [target](const Tensor& w, const Tensor&, const Batch&) { return (w - target).square().sum() / 2; },
-      at::zeros({n}, doubles), at::zeros({n}, doubles));
-  AlgorithmSettings settings;
-  settings.inner = {.steps = static_cast<int64_t>(std::ceil(kappa)), .rate = 1};
-  settings.outer = {.optimizer = "sgd", .rate = 1 / (kappa * kappa)};
-  settings.hypergradient.terms = static_cast<int64_t>(std::ceil(std::sqrt(kappa)));
-  if (algorithm == "itd") {
-    settings.inner.steps = static_cast<int64_t>(std::ceil(kappa * std::log(1 / epsilon)));
-  }
-  // Theorem 1's own measure: the first K for which the mean of |grad Phi(x_k)|^2 is at most epsilon.
-  const auto most = static_cast<int64_t>(kappa * kappa / epsilon);
-  SolveOptions run{.iterations = most, .records = most, .keep_points = true};
-  const SolveSummary summary = solve(problem, *make_algorithm(algorithm, settings), run);
-  double sum = 0;
-  for (size_t k = 0; k < summary.records.size(); ++k) {
-    const SolveRecord& record = summary.records[k];
-    sum += squared((record.x / h - target) / h);
-    const auto so_many = static_cast<double>(k + 1);
-    if (sum / so_many > epsilon) continue;
-    const OracleCounts& c = summary.records[std::min(k + 1, summary.records.size() - 1)].counts;
-    return {so_many, static_cast<double>(c.outer_gradient), static_cast<double>(c.inner_gradient),
-            static_cast<double>(c.cross), static_cast<double>(c.hessian)};
-  }
-  return {};
-}
-
-Json theorems1and2(const ReproduceOptions& options, Json& claims) {
-  Json rows = Json::array();
-  for (const auto& [algorithm, name, paper_kappa] :
-       {std::tuple<std::string, std::string, std::vector<double>>{"aid-cg", "AID-BiO", {3, 4, 3, 3.5}},
-        {"itd", "ITD-BiO", {3, 4, 4, 4}}}) {
-    options.progress(fmt::format("theorems 1 and 2, {}", name));
-    Order kappa[4], epsilon[4];
-    const auto add = [&](Order* orders, double size, const Counts& c) {
-      const double values[] = {c.outer, c.inner, c.cross, c.hessian};
-      for (int i = 0; i < 4; ++i) orders[i].add(size, values[i]);
-      return c.iterations > 0;
-    };
-    bool reached = true;
-    std::vector<double> kappas = {4, 8, 16};
-    if (options.full()) kappas = {4, 8, 16, 32, 64};
-    for (const double k : kappas) reached &= add(kappa, k, counts_of(algorithm, k, 0.25));
-    for (const double e : {0.4, 0.2, 0.1, 0.05}) {
-      Counts c = counts_of(algorithm, 8, e);
-      if (algorithm == "itd") {  // the paper's orders have a factor of log(1 / epsilon), which is that of T
-        for (double* count : {&c.inner, &c.cross, &c.hessian}) *count /= std::log(1 / e);
-      }
-      reached &= add(epsilon, 1 / e, c);
-    }
-    bool holds = reached;
-    const char* columns[] = {"gradients of f", "gradients of g", "Jacobian products", "Hessian products"};
-    for (int i = 0; reached && i < 4; ++i) {
-      holds = holds && kappa[i].slope() < paper_kappa[static_cast<size_t>(i)] + 0.1;
-      rows.push_back({{"method", name},
-                      {"of", columns[i]},
-                      {"order in kappa", kappa[i].slope()},
-                      {"at most (paper)", paper_kappa[static_cast<size_t>(i)]},
-                      {"in 1/epsilon", epsilon[i].slope()},
-                      {"at most (paper) ", 1}});
-      holds = holds && epsilon[i].slope() < 1.1;
-    }
-    claims.push_back(claim(
-        fmt::format("{}: as many products as table 1 allows, at most, with {}", name,
-                    algorithm == "itd" ? "T of order kappa log(1 / epsilon)"
-                                       : "T of order kappa and CG steps of order sqrt(kappa), warm-started"),
-        holds, reached ? "the slopes are in the table" : "epsilon was not reached"));
-  }
-  return table("Theorems 1 and 2: products until the mean of |grad Phi|^2 is epsilon", rows);
-}
-
 }  // namespace
 
 Json stocbio_theory(const ReproduceOptions& options) {
@@ -418,7 +308,8 @@ Json stocbio_theory(const ReproduceOptions& options) {
   tables.push_back(variance(series, options.full() ? 2000 : 300, claims));
   tables.push_back(theorem3(options.full() ? 8000 : 1000, options, claims));
   tables.push_back(theorem4(options.full() ? 10000 : 2000, options, claims));
-  tables.push_back(theorems1and2(options, claims));
+  tables.push_back(deterministic_orders(options, claims));
+  tables.push_back(stochastic_orders(options, claims));
   return {
       {"tables", tables},
       {"claims", claims},
