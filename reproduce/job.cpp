@@ -18,8 +18,7 @@ const Fields<ReproduceJobOptions>& ReproduceJobOptions::fields() {
     f.add(
          "scale", [](O & o) -> auto& { return o.settings.scale; },
          "quick takes at most 3 minutes on two cores; medium, for the items that decide something in an "
-         "hour, "
-         "has smaller networks and fewer steps; full has the paper's lengths and sizes")
+         "hour, has smaller networks and fewer steps; full has the paper's lengths and sizes")
         .one_of({"quick", "medium", "full"})
         .first();
     f.add(

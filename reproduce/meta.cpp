@@ -16,7 +16,7 @@
 namespace bilevel::reproduce {
 namespace {
 
-constexpr int64_t quick_image_size = 16;  // the smallest that four poolings leave a pixel of
+constexpr int64_t small_image_size = 16;  // the smallest that four poolings leave a pixel of
 
 bool is_known(const std::string& name) {
   const std::vector<std::string> names = meta::task_data_names();
@@ -36,7 +36,7 @@ meta::Learner FewShotGround::learner(const meta::LearnerOptions& options,
 }
 
 FewShotGround few_shot_ground(const std::vector<std::string>& wanted, const meta::TaskShape& shape,
-                              const std::string& network, int64_t quick_filters,
+                              const std::string& network, int64_t small_filters,
                               const ReproduceOptions& options) {
   const std::string folder = options.data_dir.empty() ? "../shared/data" : options.data_dir;
   FewShotGround ground;
@@ -48,7 +48,7 @@ FewShotGround few_shot_ground(const std::vector<std::string>& wanted, const meta
                                .shape = shape,
                                .seed = options.seed,
                                .tensors = options.tensors};
-    if (!options.full() && name != "fc100") data.image_size = quick_image_size;
+    if (!options.full() && name != "fc100") data.image_size = small_image_size;
     try {
       ground.data = meta::load_task_data(data);
     } catch (const std::runtime_error& error) {
@@ -61,7 +61,7 @@ FewShotGround few_shot_ground(const std::vector<std::string>& wanted, const meta
       missing.push_back(fmt::format("{} (no folder {})", name, data.data));
       continue;
     }
-    ground.network = {.name = network, .filters = options.full() ? 64 : quick_filters};
+    ground.network = {.name = network, .filters = options.full() ? 64 : small_filters};
     break;
   }
   if (!ground.data.source) {

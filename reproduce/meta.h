@@ -25,9 +25,10 @@ struct FewShotGround {
 
 // The first of `wanted` that is found, else blobs. Names are those of `bilevel learn --data`; any other is a
 // folder of class folders of that name. All are looked for in --data-dir, or in the folder beside this one
-// where none is given. quick: images of 16 x 16 and `quick_filters` filters; full: as the papers have them.
+// where none is given. quick and medium: images of 16 x 16 and so many filters; full: as the papers have
+// them.
 FewShotGround few_shot_ground(const std::vector<std::string>& wanted, const meta::TaskShape& shape,
-                              const std::string& network, int64_t quick_filters,
+                              const std::string& network, int64_t small_filters,
                               const ReproduceOptions& options);
 
 struct FewShotPoint {
