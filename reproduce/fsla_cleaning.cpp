@@ -152,7 +152,7 @@ Json passes_bp(const std::vector<TimedResult>& results) {
 
 Json fsla_cleaning(const ReproduceOptions& options) {
   const RunLengths lengths = options.full()     ? RunLengths{3600, all_iterations, 40}
-                             : options.medium() ? RunLengths{900, all_iterations, 25}
+                             : options.medium() ? RunLengths{300, all_iterations, 25}
                                                 : RunLengths{10, all_iterations, 6};
   Json tables = Json::array(), claims = Json::array();
   Json notes = {"QMNIST is not available here: its half of figure 4 is not run.",
@@ -195,7 +195,7 @@ Json fsla_cleaning(const ReproduceOptions& options) {
 
 Json fsla_ablation(const ReproduceOptions& options) {
   const RunLengths lengths = options.full()     ? RunLengths{3600, all_iterations, 40}
-                             : options.medium() ? RunLengths{600, all_iterations, 20}
+                             : options.medium() ? RunLengths{200, all_iterations, 20}
                                                 : RunLengths{8, all_iterations, 4};
   const CleaningJob job = load("mnist", options);
   std::vector<TimedRun> runs = {method("the paper's", "fsla", {})};
