@@ -33,6 +33,7 @@ namespace bilevel {
 struct SearchJobOptions {
   SearchJobOptions();
   std::string space = "nasbench201";
+  std::string size = "published";            // or small: what a processor searches in minutes (search_size.h)
   std::vector<std::string> operations = {};  // some of the space's; empty = all
   nas::SupernetOptions network = {};         // channels and cells; the images say the rest
   ImageDataOptions data = {};

@@ -14,6 +14,7 @@
 #include "bilevel/jobs/image_choice.h"
 #include "bilevel/jobs/search.h"
 #include "bilevel/jobs/search_setup.h"
+#include "bilevel/jobs/search_size.h"
 #include "bilevel/jobs/unread.h"
 #include "bilevel/nas/guards/guard.h"
 
@@ -55,6 +56,13 @@ void add_space_fields(Fields<SearchJob>& f) {
   f.add(
        "space", [](auto& o) -> auto& { return o.space; }, "search space")
       .one_of(nas::space_names())
+      .first();
+  f.add(
+       "size", [](auto& o) -> auto& { return o.size; },
+       "size of the search: as published, or small, which takes minutes on a CPU: 4 channels, images of 16 x "
+       "16 "
+       "and 10 epochs, where these are not given")
+      .one_of(search_sizes())
       .first();
   f.add(
       "operations", [](auto& o) -> auto& { return o.operations; },
@@ -376,6 +384,7 @@ void complete_search(SearchJobOptions& o, const nas::SearchSpace& space, bool ch
   nas::SearchOptions& s = o.search;
   s = nas::default_search_options(space, s.method);
   OptionsView(o).take_given(OptionsView(given));
+  take_size_of_search(o);
   if (o.given(s.inner.steps) && s.method == "truncated" && !o.given(s.hypergradient.truncate)) {
     s.hypergradient.truncate = s.inner.steps;
   }

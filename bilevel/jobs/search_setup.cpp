@@ -16,6 +16,7 @@
 #include "bilevel/jobs/batch_norm_choice.h"
 #include "bilevel/jobs/data_digest.h"
 #include "bilevel/jobs/image_choice.h"
+#include "bilevel/jobs/search_size.h"
 #include "bilevel/nas/search_images.h"
 
 namespace bilevel {
@@ -188,6 +189,7 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
   if (!o.benchmark.empty()) setup.benchmark = load_table(o.benchmark, setup.space);
   if (o.network.cells == 0) o.network.cells = nas::default_search_cells(setup.space.kind);
   o.split.seed = o.search.seed;
+  take_size_of_images(o);
   const ImageData read = images == nullptr ? load_image_data(o.data) : ImageData{};
   const ImageData& data = images == nullptr ? read : *images;
   for (const std::string& note : data.notes) context.line(note);
@@ -228,6 +230,7 @@ SearchSetup set_up_search(SearchJobOptions& o, const ImageData* images, RunConte
     if (are_own) scaled = scale_to_images(o, split.train.numel());
   }
   if (!scaled.empty()) context.line(scaled);
+  if (const std::string hint = size_hint(o, data, split.train.numel()); !hint.empty()) context.line(hint);
   nas::GuardOptions& guard = o.search.guard;
   if (!o.given(guard.strength)) {
     guard.strength = nas::default_guard_strength(o.search, setup.problem->inner_samples());

@@ -14,6 +14,7 @@
 
 #include "bilevel/fields/option_text.h"
 #include "bilevel/jobs/search_setup.h"
+#include "bilevel/jobs/search_size.h"
 #include "tests/temporary_folder.h"
 
 namespace bilevel {
@@ -133,6 +134,50 @@ TEST(SearchJob, InterruptedAndResumedItEndsInTheSameBits) {
     EXPECT_EQ(alpha_of(result), alpha_of(expected)) << method;
     EXPECT_EQ(result.json.at("genotype"), expected.json.at("genotype")) << method;
   }
+}
+
+TEST(SearchJob, ASmallSizeFillsInWhatWasNotGiven) {
+  const nas::SearchSpace space = nas::make_space("nasbench201");
+  SearchJobOptions o;
+  o.given.set(o.size, "small");
+  o.given.set(o.augment.crop_padding, 3);
+  complete_search(o, space, false);
+  take_size_of_images(o);
+  EXPECT_EQ(o.network.channels, 4);
+  EXPECT_EQ(o.data.image_size, 16);
+  EXPECT_EQ(o.augment.crop_padding, 3) << "was given";
+  EXPECT_EQ(o.search.epochs, 10);
+  EXPECT_EQ(o.search.warmup_epochs, 1) << "a tenth of these epochs";
+  EXPECT_EQ(o.search.eigenvalue_products, 0);
+  EXPECT_EQ(o.search.inner.rate, 0.025) << "the space's";
+
+  SearchJobOptions watched;
+  watched.given.set(watched.size, "small");
+  watched.given.set(watched.search.stop, "eigenvalue");
+  watched.given.set(watched.search.epochs, 7);
+  complete_search(watched, space, false);
+  EXPECT_EQ(watched.search.epochs, 7);
+  EXPECT_GT(watched.search.eigenvalue_products, 0) << "the rule reads it";
+
+  SearchJobOptions published;
+  complete_search(published, space, false);
+  take_size_of_images(published);
+  EXPECT_EQ(published.network.channels, nas::SupernetOptions().channels);
+  EXPECT_EQ(published.search.epochs, 50);
+  EXPECT_EQ(published.data.image_size, 0);
+}
+
+TEST(SearchJob, WhoeverWouldWaitForDaysIsToldOfTheSmallSize) {
+  ImageData images;
+  images.train.images = at::empty({1, 3, 32, 32});
+  SearchJobOptions o;
+  EXPECT_THAT(size_hint(o, images, 25000), ::testing::HasSubstr("takes minutes"));
+  EXPECT_EQ(size_hint(o, images, 500), "");
+  o.compute.device = "cuda";
+  EXPECT_EQ(size_hint(o, images, 25000), "");
+  o.compute.device = "cpu";
+  o.given.set(o.network.channels, 8);
+  EXPECT_EQ(size_hint(o, images, 25000), "");
 }
 
 TEST(SearchJob, WhatWasGivenComesBeforeTheDefaultsOfSpaceAndMethod) {
