@@ -1,5 +1,5 @@
-// stocBiO (Ji, Yang and Liang 2021), tables 1 and 2: how the numbers of gradients and products that lead to an
-// epsilon-stationary point grow with kappa and 1/epsilon, on quadratics whose Phi is known.
+// stocBiO (Ji, Yang and Liang 2021), tables 1 and 2: how the numbers of gradients and products that lead to
+// an epsilon-stationary point grow with kappa and 1/epsilon, on quadratics whose Phi is known.
 
 #include "reproduce/orders.h"
 
@@ -103,16 +103,16 @@ Json deterministic_orders(const ReproduceOptions& options, Json& claims) {
   return table("Theorems 1 and 2: products until the mean of |grad Phi|^2 is epsilon", rows);
 }
 
-
 // ---- Theorem 3 (table 2) ----
 
 namespace {
 
-// x has half the dimension of w, so that grad_w f does not vanish where grad Phi does and the noise of the Hessian
-// products counts. Example i of g and of f, whose noise is centred over the examples, with u = U'w for a rotation
-// U and E x = x with zeros below:
+// x has half the dimension of w, so that grad_w f does not vanish where grad Phi does and the noise of the
+// Hessian products counts. Example i of g and of f, whose noise is centred over the examples, with u = U'w
+// for a rotation U and E x = x with zeros below:
 //     g = sum_j h_j (1 + s_ij) u_j^2 / 2 - w'E (x + c_i x) + b_i'w,    f = |w - t|^2 / 2 + e_i'w
-// h runs from 1 / kappa to 1, so that Phi = |H^-1 E x - t|^2 / 2 has a curvature of kappa^2, as in theorems 1 and 2.
+// h runs from 1 / kappa to 1, so that Phi = |H^-1 E x - t|^2 / 2 has a curvature of kappa^2, as in theorems 1
+// and 2.
 class NoisyQuadratic : public Problem {
  public:
   NoisyQuadratic(double kappa, uint64_t seed) : kappa_(kappa) {
@@ -151,7 +151,8 @@ class NoisyQuadratic : public Problem {
   Tensor weights_at(const Tensor& x) const { return solution_.mv(x); }
   Tensor gradient(const Tensor& x) const { return solution_.t().mv(weights_at(x) - target_); }  // of Phi
   Tensor stationary_point() const {
-    return at::linalg_solve(solution_.t().matmul(solution_), solution_.t().mv(target_).unsqueeze(1)).squeeze(1);
+    return at::linalg_solve(solution_.t().matmul(solution_), solution_.t().mv(target_).unsqueeze(1))
+        .squeeze(1);
   }
 
  private:
@@ -190,8 +191,7 @@ std::vector<double> along(const NoisyQuadratic& problem, double epsilon, const B
   run.batches = {.inner_batch = batches.inner, .outer_batch = batches.outer};
   const Tensor x = from_minimum ? problem.stationary_point() : problem.initial_outer(0);
   const Tensor w = from_minimum ? problem.weights_at(x) : problem.initial_inner(0);
-  const SolveSummary summary =
-      solve(problem, stocbio_on(problem, epsilon, batches.hessian), run, {}, x, w);
+  const SolveSummary summary = solve(problem, stocbio_on(problem, epsilon, batches.hessian), run, {}, x, w);
   std::vector<double> values;
   for (const SolveRecord& record : summary.records) values.push_back(squared(problem.gradient(record.x)));
   values.resize(std::min(values.size(), static_cast<size_t>(iterations)));
@@ -218,8 +218,8 @@ struct Plan {
 };
 
 // As theorem 3 divides epsilon: half for the iterations, which is what full batches would leave, and a sixth
-// for each of the three kinds of batches, whose sizes follow from what a probe of 64 examples leaves. The plan
-// is then run.
+// for each of the three kinds of batches, whose sizes follow from what a probe of 64 examples leaves. The
+// plan is then run.
 Plan plan_for(double kappa, double epsilon, uint64_t seed) {
   const NoisyQuadratic problem(kappa, seed);
   Plan plan;
@@ -235,7 +235,9 @@ Plan plan_for(double kappa, double epsilon, uint64_t seed) {
     return left_by(problem, epsilon, probed, probe, seed) / (epsilon / 6);
   };
   const double S = size({.inner = probe}), D = size({.outer = probe}), B = size({.hessian = probe});
-  const auto whole = [](double value) { return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(value))); };
+  const auto whole = [](double value) {
+    return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(value)));
+  };
   plan.batches = {.inner = whole(S), .outer = whole(D), .hessian = whole(B)};
   // Counts from the sizes before they are rounded up, which would hide how small ones grow. Logarithms, which
   // the table leaves out, are those of Q.
