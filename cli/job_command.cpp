@@ -135,7 +135,7 @@ int run_job(const std::string& job, OptionsView options, ProcessOptions& process
   progress.clear();
   if (is_silent(group)) return silent_exit_code_of(shown.end);
   show(shown, process);
-  if (!process.json && shown.end.status != RunStatus::interrupted) {
+  if (!process.json && context.has_folder() && shown.end.status != RunStatus::interrupted) {
     if (shown.files.empty()) {
       fmt::print("the run is in {}\n", context.folder_name());
     } else {

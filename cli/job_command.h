@@ -56,10 +56,10 @@ std::vector<std::string> files_of(const Result& result) {
 
 // A command that keeps a run. `run(options, context)` gives a result with `end` and `json`, which
 // `print(result)` shows as text.
-template <typename Options, typename Run, typename Print>
+template <typename Options, typename Process = ProcessOptions, typename Run, typename Print>
 void add_job(CLI::App& app, int& exit_code, const CommandText& text, Run run, Print print) {
   const auto options = std::make_shared<Options>();
-  const auto process = std::make_shared<ProcessOptions>();
+  const auto process = std::make_shared<Process>();
   add_command(app, text, {OptionsView(*options), OptionsView(*process)}, [=, &exit_code, name = text.name] {
     exit_code = run_in_context(name, OptionsView(*options), *process, [&](RunContext& context) {
       const auto result = std::make_shared<decltype(run(*options, context))>(run(*options, context));

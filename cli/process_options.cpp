@@ -74,6 +74,16 @@ const Fields<ProcessOptions>& ProcessOptions::fields() {
   return table;
 }
 
+const Fields<WholeRunOptions>& WholeRunOptions::fields() {
+  static const Fields<WholeRunOptions> table = [] {
+    Fields<WholeRunOptions> f;
+    f.include([](WholeRunOptions& o) -> ProcessOptions& { return o; },
+              ProcessOptions::fields().without({"save_every", "tensorboard"}));
+    return f;
+  }();
+  return table;
+}
+
 const Fields<OutputOptions>& OutputOptions::fields() {
   static const Fields<OutputOptions> table = [] {
     Fields<OutputOptions> f;

@@ -20,6 +20,10 @@ struct ProcessOptions {
   Given given = {};
   static const Fields<ProcessOptions>& fields();
 };
+// For jobs that can be resumed but have no steps: neither checkpoints now and then nor records of steps.
+struct WholeRunOptions : ProcessOptions {
+  static const Fields<WholeRunOptions>& fields();
+};
 // For jobs that keep no run.
 struct OutputOptions {
   ProcessOptions process = {};

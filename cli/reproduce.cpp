@@ -15,13 +15,14 @@ void add_reproduce_command(CLI::App& app, int& exit_code) {
   for (const reproduce::Item& each : reproduce::items()) {
     footer += fmt::format("  {:<20}{}\n", each.name, each.summary);
   }
-  add_kept_question<reproduce::ReproduceJobOptions>(
+  add_job<reproduce::ReproduceJobOptions, WholeRunOptions>(
       app, exit_code,
       {"reproduce",
        "Reproduce the papers' tables and figures, ours beside theirs",
-       footer + "Example:\n  bilevel reproduce krmd:toy --scale quick",
+       footer + "Examples:\n  bilevel reproduce krmd:toy --scale quick\n"
+                "  bilevel reproduce --resume runs/reproduce-20260101-120000-0",
        {"item"}},
-      "", reproduce::run_reproduce,
+      reproduce::run_reproduce,
       [](const reproduce::ReproduceJobResult& result) { fmt::print("{}", result.text); });
 }
 

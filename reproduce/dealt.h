@@ -1,12 +1,16 @@
 #pragma once
 // A grid of runs, algorithm by seed, dealt out to the ranks of a group: one after the other, and all ranks
-// get all results in the grid's order. Without a group it is a loop.
+// get all results in the grid's order. Without a group it is a loop. Runs that had ended before the item was
+// interrupted are not made again.
 
 #include <cstddef>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "bilevel/check/packed_solve.h"
 #include "bilevel/distributed/process_group.h"
+#include "reproduce/finished_runs.h"
 #include "reproduce/reproduce.h"
 
 namespace bilevel::reproduce {
@@ -14,22 +18,31 @@ namespace bilevel::reproduce {
 template <typename Run, typename Pack, typename Unpack>  // run(i), pack(result), unpack(packed)
 auto dealt(const ReproduceOptions& options, size_t count, const Run& run, const Pack& pack,
            const Unpack& unpack) {
-  std::vector<decltype(run(size_t{0}))> results;
-  if (!options.group) {
-    for (size_t i = 0; i < count; ++i) results.push_back(run(i));
-    return results;
-  }
-  const auto rank = static_cast<size_t>(options.group->rank()),
-             size = static_cast<size_t>(options.group->size());
-  Packed mine = Packed::array();
-  results.resize(count);
-  for (size_t i = rank; i < count; i += size) {
-    results[i] = run(i);
-    mine.push_back(pack(results[i]));
-  }
-  const std::vector<Packed> all = exchange_packed(*options.group, mine);
+  std::vector<decltype(run(size_t{0}))> results(count);
+  const size_t grid = options.finished ? options.finished->next_grid() : 0;
+  std::vector<size_t> missing;
   for (size_t i = 0; i < count; ++i) {
-    if (i % size != rank) results[i] = unpack(all[i % size].at(i / size));
+    if (const auto known = options.finished ? options.finished->find(grid, i) : std::nullopt) {
+      results[i] = unpack(*known);
+    } else {
+      missing.push_back(i);
+    }
+  }
+  const size_t rank = options.group ? static_cast<size_t>(options.group->rank()) : 0,
+               size = options.group ? static_cast<size_t>(options.group->size()) : 1;
+  Packed mine = Packed::array();
+  for (size_t k = rank; k < missing.size(); k += size) {
+    const size_t i = missing[k];
+    results[i] = run(i);
+    if (!options.finished && !options.group) continue;
+    Packed result = pack(results[i]);
+    if (options.finished) options.finished->keep(grid, i, result);
+    if (options.group) mine.push_back(std::move(result));
+  }
+  if (!options.group) return results;
+  const std::vector<Packed> all = exchange_packed(*options.group, mine);
+  for (size_t k = 0; k < missing.size(); ++k) {
+    if (k % size != rank) results[missing[k]] = unpack(all[k % size].at(k / size));
   }
   return results;
 }

@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+#include <string>
+
 #include "bilevel/fields/option_text.h"
 #include "bilevel/fields/options_view.h"
 #include "bilevel/run/run_context.h"
+#include "reproduce/finished_runs.h"
 
 namespace bilevel::reproduce {
 
@@ -61,6 +65,21 @@ const Fields<ReproduceJobOptions>& ReproduceJobOptions::fields() {
 
 namespace {
 
+// An item is asked between two steps of its runs, where it reports its progress; it is no error, so that no
+// item takes it for one.
+struct Interrupted {};
+
+// All ranks keep theirs where they know the folder; by default rank 0 alone does.
+std::shared_ptr<FinishedRuns> finished_runs(RunContext& context) {
+  const RunContext::Place& place = context.place();
+  std::string folder = context.has_folder() ? context.folder_name() : place.resume;
+  if (folder.empty() && place.keep) folder = place.out;
+  if (context.group()) (void)context.interrupted();  // rank 0 has made the folder when all have come here
+  if (folder.empty()) return nullptr;
+  return std::make_shared<FinishedRuns>(folder, context.resumes(),
+                                        [&context](const std::string& text) { context.warning(text); });
+}
+
 ReproduceJobResult list_items() {
   ReproduceJobResult result{.json = {{"items", Json::array()}}};
   for (const Item& item : items()) {
@@ -80,13 +99,24 @@ ReproduceJobResult run_reproduce(ReproduceJobOptions o, RunContext& context) {
   settings.group = context.group();
   settings.validate(item);
   settings.tensors = apply(o.compute, context);
-  settings.progress = [&](const std::string& what) { context.progress(item.name + ": " + what); };
+  settings.progress = [&](const std::string& what) {
+    if (context.interrupted_here()) throw Interrupted{};
+    context.progress(item.name + ": " + what);
+  };
   context.open("reproduce", settings.seed, OptionsView(o));
   settings.out = context.folder_name();
+  settings.finished = finished_runs(context);
   ReproduceJobResult result;
   context.work([&] {
     result.json = {{"item", item.name}, {"scale", settings.scale}, {"seed", settings.seed}};
-    result.json.update(item.run(settings));
+    try {
+      result.json.update(item.run(settings));
+    } catch (const Interrupted&) {
+      if (context.group()) context.group()->fail("interrupted", 130);
+      result.end.status = RunStatus::interrupted;
+      context.end(result.end.status, "", nullptr);
+      return;
+    }
     if (context.has_folder()) result.json["folder"] = context.folder_name();
     result.text = result_text(result.json);
     context.end(RunStatus::finished, "", result.json);

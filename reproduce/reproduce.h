@@ -23,6 +23,7 @@ class ProcessGroup;
 
 namespace bilevel::reproduce {
 
+class FinishedRuns;
 struct ReproduceOptions;
 
 // Options that not every item reads; the others refuse them.
@@ -56,7 +57,8 @@ struct ReproduceOptions {
   uint64_t seed = 0;
   at::TensorOptions tensors;  // for the items on data; the small ones are in double in any case
   std::string out;            // folder for an item's own files; empty = none are written
-  std::shared_ptr<ProcessGroup> group = {};  // whose ranks share the runs; null = this process makes all
+  std::shared_ptr<ProcessGroup> group = {};     // whose ranks share the runs; null = this process makes all
+  std::shared_ptr<FinishedRuns> finished = {};  // of the grids; null: none are kept
   std::function<void(const std::string&)> progress;  // never empty when an item is called
 
   bool full() const { return scale == "full"; }

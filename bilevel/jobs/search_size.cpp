@@ -28,7 +28,8 @@ void take_size_of_search(SearchJobOptions& o) {
   if (!is_small(o)) return;
   // The epochs of method random are those of every cell's own training.
   if (!o.given(o.search.epochs) && o.search.method != "random") o.search.epochs = small_epochs;
-  if (!o.given(o.search.eigenvalue_products) && o.search.stop != "eigenvalue") o.search.eigenvalue_products = 0;
+  if (!o.given(o.search.eigenvalue_products) && o.search.stop != "eigenvalue")
+    o.search.eigenvalue_products = 0;
 }
 
 std::string size_hint(const SearchJobOptions& o, const ImageData& images, int64_t training_images) {

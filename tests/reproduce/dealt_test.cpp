@@ -4,7 +4,11 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <filesystem>
 #include <limits>
+#include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -18,6 +22,8 @@
 namespace bilevel::test {
 namespace {
 
+using reproduce::dealt;
+using reproduce::FinishedRuns;
 using reproduce::ReproduceOptions;
 using ::testing::HasSubstr;
 
@@ -43,6 +49,50 @@ TEST(DealtRuns, ComeBackWithTheirPointsAndRecords) {
     EXPECT_TRUE(at::equal(back.records[i].x, s.records[i].x));
     EXPECT_TRUE(at::equal(back.records[i].w, s.records[i].w));
   }
+}
+
+// A grid of numbers, of which one is no number; `made` counts the runs.
+std::vector<double> dealt_numbers(const std::shared_ptr<FinishedRuns>& finished, size_t until,
+                                  std::vector<size_t>& made) {
+  ReproduceOptions options;
+  options.finished = finished;
+  return dealt(
+      options, 4,
+      [&](size_t i) {
+        if (i == until) throw std::runtime_error("interrupted");
+        made.push_back(i);
+        return i == 1 ? std::numeric_limits<double>::quiet_NaN() : 0.1 * static_cast<double>(i);
+      },
+      [](double value) { return Packed(value); }, [](const Packed& p) { return p.get<double>(); });
+}
+
+TEST(DealtRuns, ThatHaveEndedAreNotMadeAgain) {
+  const TemporaryFolder folder;
+  std::vector<std::string> warnings;
+  const auto finished = [&](bool resumed) {
+    return std::make_shared<FinishedRuns>(folder / "item", resumed,
+                                          [&](const std::string& text) { warnings.push_back(text); });
+  };
+  std::vector<size_t> first, second, third, fourth;
+  EXPECT_THROW(dealt_numbers(finished(false), 2, first), std::runtime_error);
+  EXPECT_EQ(first, (std::vector<size_t>{0, 1}));
+  const std::vector<double> all = dealt_numbers(finished(true), 9, second);
+  EXPECT_EQ(second, (std::vector<size_t>{2, 3}));
+  EXPECT_TRUE(std::isnan(all[1]));
+  EXPECT_EQ(all[2], 0.2);
+  EXPECT_EQ(all[3], 0.1 * 3);
+  // Another grid of the same item has files of its own.
+  const auto later = finished(true);
+  later->next_grid();
+  dealt_numbers(later, 9, third);
+  EXPECT_EQ(third.size(), 4U);
+  EXPECT_THAT(warnings, ::testing::IsEmpty());
+  // A damaged file is a run to make again.
+  std::filesystem::resize_file(folder / "item/finished/grid-0-run-3", 40);
+  EXPECT_EQ(dealt_numbers(finished(true), 9, fourth)[3], 0.1 * 3);
+  EXPECT_EQ(fourth, (std::vector<size_t>{3}));
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("grid-0-run-3"));
 }
 
 TEST(DealtRuns, AreMadeByOneRankEachAndKnownToAll) {
