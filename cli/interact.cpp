@@ -110,6 +110,7 @@ void print_interact(const InteractJobResult& result) {
     print_answer(result);
     return;
   }
+  if (summary.reason == StopReason::not_run) return;  // interrupted before there was an answer
   if (has_answer(summary)) print_answer(result);
   print_linear_solves(summary);
   print_failures(summary);

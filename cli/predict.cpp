@@ -37,6 +37,10 @@ void print_predict(const PredictJobResult& r) {
                                                    ? fmt::format("mean squared error {:.5g}", r.accuracy)
                                                    : fmt::format("{:.2f} % are predicted", r.accuracy));
   }
+  if (r.unknown_labels > 0) {
+    fmt::print("{} of {} rows have a label that the model does not know{}\n", r.unknown_labels, r.size(),
+               r.accuracy >= 0 ? ", and do not count" : "");
+  }
   if (!r.output.empty()) fmt::print("\nwritten to {}\n", r.output);
 }
 

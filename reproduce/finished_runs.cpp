@@ -38,7 +38,8 @@ std::optional<Packed> FinishedRuns::find(size_t grid, size_t run) const {
 void FinishedRuns::keep(size_t grid, size_t run, const Packed& result) const {
   std::vector<uint8_t> bytes = Packed::to_cbor(result);
   Checkpoint kept;
-  kept.tensors["result"] = at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte).clone();
+  kept.tensors["result"] =
+      at::from_blob(bytes.data(), {static_cast<int64_t>(bytes.size())}, at::kByte).clone();
   make_folder(folder_);
   save_checkpoint(path(grid, run), kept);
 }

@@ -45,7 +45,7 @@ std::vector<int64_t> distinct_labels(const Tensor& labels, std::string_view what
     throw std::runtime_error(
         fmt::format("{}: expected labels of at least two classes, found {} in {} examples; is the label "
                     "column a different one?",
-                    what, values.empty() ? "none" : fmt::format("only {}", values[0]), labels.numel()));
+                    what, values.empty() ? "none" : "one", labels.numel()));
   }
   return values;
 }

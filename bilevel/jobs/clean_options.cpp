@@ -181,6 +181,12 @@ void check_clean_sources(CleanJobOptions& o, bool by_table) {
   if (valid.features.empty() && !valid.labels.empty()) {
     throw OptionError(fmt::format("{}: {} is missing", named("valid_labels", valid.labels), named("valid")));
   }
+  if (!train.features.empty() && valid.features.empty() && !by_table) {
+    throw OptionError(
+        fmt::format("{} is missing: it holds the trusted examples that {} learns from. Give it, or "
+                    "leave out the options of that way, for {}, which needs none",
+                    named("valid"), named("by", clean_ways().algorithm), named("by", clean_ways().table)));
+  }
   if (train.features.empty() || (!by_table && valid.features.empty())) {
     throw OptionError(fmt::format("{} missing: clean needs {} and {} with their labels, or {}",
                                   !train.features.empty() ? named("valid") + " is"
@@ -211,7 +217,7 @@ void refuse_clean_sources(CleanJobOptions& o) {
   for (const DataSource source : {DataSource::own_files, DataSource::named_set}) {
     if (const auto names = named_ones(OptionsView(o).given_about(source)); !names.empty()) {
       throw OptionError(
-          fmt::format("{}: the examples are in memory; leave out options that name files or sets",
+          fmt::format("{}: this is for files and named sets, and the examples are in memory; leave it out",
                       fmt::join(names, ", ")));
     }
   }

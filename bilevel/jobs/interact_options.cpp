@@ -244,8 +244,9 @@ bool wants_table(InteractJobOptions& o, bool possible, bool has_valid) {
 void refuse_task_sources(InteractJobOptions& o) {
   for (const DataSource source : {DataSource::own_files, DataSource::named_set}) {
     if (const auto names = given_task_fields(OptionsView(o), source, ""); !names.empty()) {
-      throw OptionError(fmt::format("{}: the tasks are in memory; leave out options that name files or sets",
-                                    fmt::join(names, ", ")));
+      throw OptionError(
+          fmt::format("{}: this is for files and named sets, and the tasks are in memory; leave it out",
+                      fmt::join(names, ", ")));
     }
   }
 }

@@ -85,6 +85,7 @@ Json predictions_to_json(const PredictJobOptions& o, const PredictJobResult& r) 
   Json out = {{"run", o.run}, {"job", r.job}, {"data", o.data}};
   if (!r.predicts_numbers()) out["classes"] = r.classes;
   if (r.accuracy >= 0) out[r.predicts_numbers() ? "mean_squared_error" : "accuracy"] = r.accuracy;
+  if (r.unknown_labels > 0) out["unknown_labels"] = r.unknown_labels;
   if (!r.output.empty()) out["output"] = r.output;
   out["predictions"] = Json::array();
   const double* row = r.probabilities.data_ptr<double>();
@@ -117,6 +118,12 @@ PredictJobResult run_predict(PredictJobOptions o, RunContext& context) {
   OptionsView(o).require_all();
   const at::TensorOptions tensors = apply(o.compute, context);
   tell_notes(o.reading, context);
+  if (std::error_code none; !o.output.empty() && std::filesystem::equivalent(o.output, o.data, none)) {
+    throw OptionError(
+        fmt::format("{}: these are the examples themselves, which predictions would replace; "
+                    "name another file",
+                    named("output", o.output)));
+  }
   PredictJobResult result;
   ModelInUse model;
   model.is_file = is_exported_file(o.run);

@@ -97,21 +97,25 @@ Tensor cnn_predictions(const SavedModel& model, const Tensor& weights, const Ten
   return cnn.scores(rows, weights.to(rows.options()));
 }
 
-// Of rows whose true labels the file has, by the same names or numbers.
-double accuracy_of(const SavedModel& model, const Tensor& labels, const Tensor& scores) {
-  std::vector<int64_t> truth;
-  const Tensor given = labels.to(at::kDouble);
+// Of the rows whose true labels the file has, by the same names or numbers, and the model knows; -1 without
+// any.
+double accuracy_of(const SavedModel& model, const Tensor& labels, const Tensor& scores, int64_t& unknown) {
+  const Tensor given = labels.to(at::kDouble), best = scores.argmax(1);
+  int64_t known = 0, right = 0;
   for (int64_t i = 0; i < labels.numel(); ++i) {
     const auto value = static_cast<int64_t>(given[i].item<double>());
     const std::string name = model.schema.label_names.empty()
                                  ? fmt::format("{}", value)
                                  : model.schema.label_names.at(static_cast<size_t>(value));
     const auto found = std::find(model.class_names.begin(), model.class_names.end(), name);
-    if (found == model.class_names.end()) return -1;
-    truth.push_back(found - model.class_names.begin());
+    if (found == model.class_names.end()) {
+      ++unknown;
+      continue;
+    }
+    ++known;
+    right += best[i].item<int64_t>() == found - model.class_names.begin() ? 1 : 0;
   }
-  const Tensor right = scores.argmax(1).eq(at::tensor(truth, at::TensorOptions().dtype(at::kLong)));
-  return 100 * right.to(at::kDouble).mean().item<double>();
+  return known == 0 ? -1 : 100 * static_cast<double>(right) / static_cast<double>(known);
 }
 
 }  // namespace
@@ -144,7 +148,7 @@ void predict_table(const PredictJobOptions& o, const ModelInUse& used, PredictJo
   if (!read.labels.defined()) return;
   result.accuracy = model.class_names.empty()
                         ? (scores.squeeze(1) - read.labels).square().mean().item<double>()
-                        : accuracy_of(model, read.labels, scores);
+                        : accuracy_of(model, read.labels, scores, result.unknown_labels);
 }
 
 }  // namespace bilevel

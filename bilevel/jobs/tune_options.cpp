@@ -175,8 +175,8 @@ void check_tune_sources(TuneJobOptions& o) {
 
 void refuse_tune_sources(TuneJobOptions& o) {
   const auto refuse = [](const std::string& name) {
-    throw OptionError(fmt::format("{}: the examples are in memory; leave out options that name files or sets",
-                                  named(name)));
+    throw OptionError(fmt::format(
+        "{}: this is for files and named sets, and the examples are in memory; leave it out", named(name)));
   };
   for_given_tune_fields(o, DataSource::own_files, {"valid_part", "bias"}, refuse);
   for_given_tune_fields(o, DataSource::named_set, {}, refuse);

@@ -341,7 +341,7 @@ std::vector<CurveGroup> curve_groups(const Metrics& metrics, const std::vector<C
 
 std::string curves_html(const Metrics& metrics, const std::vector<CurveGroup>& first,
                         const std::vector<std::string>& ignored) {
-  if (metrics.lines.empty()) return html::note("Nothing has been recorded yet.");
+  if (metrics.lines.empty()) return html::note("No steps have been recorded.");
   if (metrics.lines.size() == 1) return html::note("There is one record only: a curve needs two.");
   const std::vector<Axis> axes = axes_of({&metrics});
   std::vector<std::pair<std::string, double>> constant;

@@ -93,6 +93,13 @@ JobReport interact_report(const RunData& run) {
   }
   job.sections.insert(job.sections.begin(),
                       {.id = "interaction", .title = "Interaction", .content = std::move(content)});
+  if (std::string models = models_html(
+          run,
+          {{"returned", ""}, {"every task by itself", "independent_"}, {"one model for all", "pooled_"}});
+      !models.empty()) {
+    job.sections.insert(job.sections.begin(),
+                        {.id = "models", .title = "Compared", .content = std::move(models)});
+  }
   return job;
 }
 

@@ -33,6 +33,12 @@ bool is_accuracy_of_table(const std::string& column);
 // The last part of a path, for a heading: digits of data/digits and of data/digits/ alike.
 std::string name_of_path(const std::string& path);
 
+// A table of the models that a summary compares; empty where it has none of their numbers.
+struct ComparedModel {
+  std::string title, prefix;  // "one model for all", "pooled_"
+};
+std::string models_html(const RunData& run, const std::vector<ComparedModel>& models);
+
 // The cells of a genotype as a picture, or a note that says why there is none.
 std::string cells_html(const std::string& space, const std::string& genotype);
 // "What was learned": values as bars where they are few, as a histogram where they are many. `marked`, where

@@ -154,6 +154,17 @@ std::string values_html(const ValuesPicture& p) {
                      legend, range);
 }
 
+// Of a run without records along the way: what it ended with.
+std::string ended_text(const Json& summary) {
+  for (const char* name : {"test_accuracy", "valid_accuracy", "test_r2", "valid_r2", "valid_loss",
+                           "outer_loss", "held_out_loss"}) {
+    if (const auto value = number_in(summary, name)) {
+      return fmt::format("{} is {}", capital(title_of(name)), value_text(name, *value));
+    }
+  }
+  return "";
+}
+
 JobReport plain_report(const RunData& run) {
   JobReport job;
   const Json& s = run.summary;
@@ -167,6 +178,7 @@ JobReport plain_report(const RunData& run) {
   for (const char* name : {"valid_accuracy", "test_accuracy", "outer_loss", "valid_loss", "train_loss"}) {
     if (change = change_text(run, name); !change.empty()) break;
   }
+  if (change.empty()) change = ended_text(s);
   if (!change.empty()) {
     job.result = escaped(change) + (seconds ? fmt::format(", {}.", html::time_text(*seconds)) : ".");
   } else {
@@ -179,8 +191,9 @@ JobReport plain_report(const RunData& run) {
                                                     : html::percent_text(*test));
   }
   for (const char* name : {"valid_accuracy", "outer_loss", "valid_loss", "direction_norm", "error_bound"}) {
-    if (const auto last = last_value(run.metrics, {.object = {}, .name = name});
-        last && job.headlines.size() < 4) {
+    auto last = last_value(run.metrics, {.object = {}, .name = name});
+    if (run.metrics.lines.empty()) last = number_in(s, name);
+    if (last && job.headlines.size() < 4) {
       job.headlines.emplace_back(title_of(name), value_text(name, *last));
     }
   }

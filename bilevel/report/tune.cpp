@@ -52,6 +52,11 @@ JobReport tune_report(const RunData& run) {
       job.curves.push_back(group);
     }
   }
+  if (const std::string models =
+          models_html(run, {{"returned", ""}, {"one regulariser for all", "baseline_"}});
+      !models.empty()) {
+    job.sections.push_back({.id = "models", .title = "Compared", .content = models});
+  }
   const std::string content = fmt::format("<div class=\"grid\">{}</div>\n<div class=\"columns\">{}{}</div>\n",
                                           picture_html(run.facts.folder + "/regularisers.npy"),
                                           features_html(run, "most_regularised", "Most regularised"),

@@ -24,24 +24,32 @@ Tensor dense_rows(const Features& rows) {
 TableScale::TableScale(const std::vector<Features>& parts, bool standardize) {
   int64_t count = 0;
   const int64_t columns = parts.empty() ? 0 : parts.front().columns();
-  Tensor sum = at::zeros({columns}, at::kDouble);
+  Tensor largest = at::zeros({columns}, at::kDouble), sum = largest.clone();
   for (const Features& part : parts) {
     if (part.columns() != columns) {
       throw std::invalid_argument(fmt::format("tables of {} and of {} columns", columns, part.columns()));
     }
     count += part.rows();
-    if (standardize) sum += dense_rows(part).sum(0);
+    if (standardize && part.rows() > 0) {
+      largest = at::maximum(largest, std::get<0>(dense_rows(part).abs().max(0)));
+    }
   }
   if (count == 0) throw std::invalid_argument("a table without rows has no scale");
   mean_ = at::zeros({columns}, at::kDouble);
   deviation_ = at::ones({columns}, at::kDouble);
   if (!standardize) return;
-  mean_ = sum / static_cast<double>(count);
+  // In parts of the largest number, so that no sum of squares leaves the range of doubles. A power of two
+  // divides without rounding.
+  largest = largest.clamp_min(std::numeric_limits<double>::min());
+  const Tensor unit = largest / (2 * std::get<0>(at::frexp(largest)));
+  for (const Features& part : parts) sum += (dense_rows(part) / unit).sum(0);
+  const Tensor mean = sum / static_cast<double>(count);
   Tensor squares = at::zeros({columns}, at::kDouble);
-  for (const Features& part : parts) squares += (dense_rows(part) - mean_).square().sum(0);
-  deviation_ = (squares / static_cast<double>(count)).sqrt();
+  for (const Features& part : parts) squares += (dense_rows(part) / unit - mean).square().sum(0);
+  mean_ = mean * unit;
+  deviation_ = (squares / static_cast<double>(count)).sqrt() * unit;
   // What rounding makes of a constant column.
-  const Tensor constant = deviation_.le(mean_.abs().clamp_min(1e-300) * 1e-12);
+  const Tensor constant = deviation_.le(mean_.abs() * 1e-12);
   deviation_.masked_fill_(constant, std::numeric_limits<double>::infinity());
 }
 

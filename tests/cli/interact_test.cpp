@@ -2,6 +2,7 @@
 // columns and files, the files that it writes, and every refusal.
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -329,6 +330,25 @@ TEST_F(Interact, ASearchThatPatienceEndedStaysAtItsEnd) {
   std::ofstream(run + "/run.json") << std::string(facts).replace(at, 8, "running");
   expect_same_result(interact(resume), whole);
   EXPECT_EQ(records_of(run), records);
+}
+
+// A table's tasks have no steps: there is nothing to print but how to resume.
+TEST_F(Interact, ASignalBeforeThereIsAnAnswerPrintsNone) {
+  std::string rows = "a,b,shop,bought\n";
+  for (int i = 0; i < 3000; ++i) {
+    rows +=
+        fmt::format("{},{},s{},{}\n", (i * 37) % 101, (i * 53) % 89, i % 6, (i * 7) % 5 > 2 ? "yes" : "no");
+  }
+  put(folder_ / "shops.csv", rows);
+  const std::string run = folder_ / "run";
+  Background program("interact --threads 1 --quiet --train " + folder_ / "shops.csv" +
+                         " --task-column shop --label-column bought --out " + run,
+                     folder_ / "err");
+  ASSERT_TRUE(program.wait_until([&] { return std::filesystem::exists(run + "/run.json"); }));
+  const int status = program.end(SIGINT);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_THAT(read_text(folder_ / "err"), HasSubstr("bilevel interact --resume " + run));
 }
 
 // In the only iteration, whose record comes after the checkpoint; and in the baselines.

@@ -92,6 +92,29 @@ TEST_F(Predict, TuneSaysWhatItRecognisedAndItsModelTakesNewRows) {
   EXPECT_EQ(model.at("schema").at("dropped"), json::array({"leaf_id"}));
 }
 
+TEST_F(Predict, RowsOfAnUnknownClassDoNotCountAndAreNamed) {
+  run_on_one_thread("tune" + files() + " --out " + folder_ / "tuned");
+  std::string strange = leaves(0, 60);
+  strange.replace(strange.find("oak"), 3, "elm");
+  put(folder_ / "strange.csv", strange);
+  const std::string predict =
+      "predict --run " + folder_ / "tuned" + " --missing mean --data " + folder_ / "strange.csv";
+  const json predicted = run_on_one_thread(predict);
+  EXPECT_EQ(predicted.at("unknown_labels"), 1);
+  EXPECT_GT(predicted.at("accuracy").get<double>(), 90);
+  EXPECT_THAT(run_program(predict).out, HasSubstr("1 of 60 rows have a label that the model does not know"));
+}
+
+TEST_F(Predict, TheExamplesAreNotReplacedByTheirPredictions) {
+  run_on_one_thread("tune" + files() + " --out " + folder_ / "tuned");
+  const std::string data = folder_ / "train.csv", before = read_text(data);
+  const Output output = run_program("predict --run " + folder_ / "tuned" + " --missing mean --data " + data +
+                                    " --output " + folder_ / "./train.csv");
+  EXPECT_EQ(output.exit_code, 2);
+  EXPECT_THAT(output.err, HasSubstr("these are the examples themselves"));
+  EXPECT_EQ(read_text(data), before);
+}
+
 TEST_F(Predict, CleanGivesNamesBackAndWritesItsModel) {
   for (const std::string by : {"noise-model", "weights --iterations 20"}) {
     std::string noisy = leaves(0, 60);

@@ -249,7 +249,7 @@ TEST_F(ReportTest, AnInteractionIsAHeatMap) {
   write_npy(folder + "/interaction.npy", at::arange(9, at::kDouble).reshape({3, 3}));
   const std::string page = page_of(folder);
   expect_well_made(page);
-  EXPECT_THAT(page, HasSubstr("Nothing has been recorded yet"));
+  EXPECT_THAT(page, HasSubstr("No steps have been recorded"));
   if (!has_program("gnuplot")) GTEST_SKIP() << "gnuplot is not installed";
   EXPECT_THAT(page, HasSubstr("alt=\"Interaction of 3 tasks, from 1 to 7\""));
 }

@@ -51,6 +51,23 @@ TEST(JobReport, EndsWithTheNumbersOfTheSummaryAndTheLastRecord) {
   EXPECT_THAT(numbers, ElementsAre(std::pair("outer_loss", 0.25), std::pair("seconds", 2.5)));
 }
 
+TEST(JobReport, OfATableComparesTheModelsOfItsSummary) {
+  const Json summary = {{"valid_accuracy", 84.25},
+                        {"valid_loss", 0.505},
+                        {"test_accuracy", nullptr},
+                        {"pooled_valid_loss", 0.51},
+                        {"pooled_valid_accuracy", 83.5}};
+  const JobReport job = job_report(run_of("interact", summary));
+  EXPECT_THAT(job.result, HasSubstr("Validation accuracy is 84.25 %"));
+  ASSERT_EQ(job.sections.front().id, "models");
+  const std::string& page = job.sections.front().content;
+  for (const char* text : {"validation loss", "one model for all", "83.50 %", "0.505"}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("test accuracy")));
+  EXPECT_EQ(job.headlines.front(), std::pair(std::string("validation accuracy"), std::string("84.25 %")));
+}
+
 TEST(JobReport, ATableOfTrainedCellsHasAccuraciesAmongOtherColumns) {
   const Json table = {{"cifar10_test", 93.5}, {"params_m", 0.5}, {"test_acc", 90.0}};
   const JobReport job = job_report(run_of("search", {{"genotype", cell}, {"benchmark", table}}));

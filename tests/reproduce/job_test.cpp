@@ -41,7 +41,9 @@ TEST(ReproduceJob, ContinuesWithTheRunsThatAreMissing) {
   {
     bool stop = false;
     RunContext::Listener listener;
-    listener.progress = [&](const std::string& what) { stop = stop || what.find("DARTS") != std::string::npos; };
+    listener.progress = [&](const std::string& what) {
+      stop = stop || what.find("DARTS") != std::string::npos;
+    };
     listener.interrupted = [&] { return stop; };
     RunContext first({.keep = true, .out = folder / "run"}, listener);
     EXPECT_EQ(run_reproduce(four_searches(), first).end.status, RunStatus::interrupted);

@@ -49,6 +49,15 @@ TEST(TableScale, GivesCoefficientsInTheUsersUnits) {
   EXPECT_LT(largest(table_scores(dense(values), scale.in_users_units(weights)) - scaled.mm(weights)), 1e-9);
 }
 
+TEST(TableScale, DoesNotDependOnTheUnitsOfAColumn) {
+  const Tensor values = Random(3).normal({30, 1}, doubles()) + 0.5;
+  const Tensor expected = TableScale({dense(values)}, true).scaled(dense(values));
+  for (const int exponent : {-700, -500, 500, 700}) {  // whose squares no double holds
+    const Tensor other = values * std::ldexp(1.0, exponent);
+    EXPECT_TRUE(TableScale({dense(other)}, true).scaled(dense(other)).equal(expected)) << exponent;
+  }
+}
+
 TEST(TableScale, TreatsASparseTableAsItsDenseForm) {
   Random random(2);
   const Tensor values = random.normal({30, 4}, doubles()) * random.uniform({30, 4}, doubles()).gt(0.6);
