@@ -50,7 +50,7 @@ Tensor known_names(const CsvNames& from, const std::vector<std::string>& names) 
       positions[i] = 0;
       continue;
     }
-    if (from.may_be_unknown) return {};
+    if (from.may_be_unknown) continue;  // it stays -1
     constexpr size_t most_shown = 20;
     const std::vector<std::string> some(
         names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(most_shown, names.size())));

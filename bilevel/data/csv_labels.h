@@ -17,7 +17,7 @@ struct CsvNames {
   const CsvText& text;
   char decimal = '.';
   const TableSchema* like = nullptr;  // of the training table, whose names these are
-  bool may_be_unknown = false;        // then names that the schema does not have give no labels at all
+  bool may_be_unknown = false;        // then a name that the schema does not have is -1
 };
 
 // Any finite numbers, in double precision; a missing one is NaN.

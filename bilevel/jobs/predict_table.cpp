@@ -104,11 +104,12 @@ double accuracy_of(const SavedModel& model, const Tensor& labels, const Tensor& 
   int64_t known = 0, right = 0;
   for (int64_t i = 0; i < labels.numel(); ++i) {
     const auto value = static_cast<int64_t>(given[i].item<double>());
-    const std::string name = model.schema.label_names.empty()
-                                 ? fmt::format("{}", value)
-                                 : model.schema.label_names.at(static_cast<size_t>(value));
+    const bool has_names = !model.schema.label_names.empty();
+    const std::string name = !has_names  ? fmt::format("{}", value)
+                             : value < 0 ? ""  // none of them
+                                         : model.schema.label_names.at(static_cast<size_t>(value));
     const auto found = std::find(model.class_names.begin(), model.class_names.end(), name);
-    if (found == model.class_names.end()) {
+    if ((has_names && value < 0) || found == model.class_names.end()) {
       ++unknown;
       continue;
     }

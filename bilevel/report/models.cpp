@@ -1,5 +1,5 @@
-// Models that a summary compares: the one that is returned beside those that people would use without it. Their
-// numbers have the same names behind a prefix, baseline_test_loss beside test_loss.
+// Models that a summary compares: the one that is returned beside those that people would use without it.
+// Their numbers have the same names behind a prefix, baseline_test_loss beside test_loss.
 
 #include "bilevel/report/curves.h"
 #include "bilevel/report/html.h"

@@ -24,14 +24,18 @@ Tensor dense_rows(const Features& rows) {
 TableScale::TableScale(const std::vector<Features>& parts, bool standardize) {
   int64_t count = 0;
   const int64_t columns = parts.empty() ? 0 : parts.front().columns();
-  Tensor largest = at::zeros({columns}, at::kDouble), sum = largest.clone();
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Tensor low = at::full({columns}, infinity, at::kDouble), high = -low,
+         sum = at::zeros({columns}, at::kDouble);
   for (const Features& part : parts) {
     if (part.columns() != columns) {
       throw std::invalid_argument(fmt::format("tables of {} and of {} columns", columns, part.columns()));
     }
     count += part.rows();
     if (standardize && part.rows() > 0) {
-      largest = at::maximum(largest, std::get<0>(dense_rows(part).abs().max(0)));
+      const Tensor rows = dense_rows(part);
+      low = at::minimum(low, std::get<0>(rows.min(0)));
+      high = at::maximum(high, std::get<0>(rows.max(0)));
     }
   }
   if (count == 0) throw std::invalid_argument("a table without rows has no scale");
@@ -40,7 +44,7 @@ TableScale::TableScale(const std::vector<Features>& parts, bool standardize) {
   if (!standardize) return;
   // In parts of the largest number, so that no sum of squares leaves the range of doubles. A power of two
   // divides without rounding.
-  largest = largest.clamp_min(std::numeric_limits<double>::min());
+  const Tensor largest = at::maximum(low.abs(), high.abs()).clamp_min(std::numeric_limits<double>::min());
   const Tensor unit = largest / (2 * std::get<0>(at::frexp(largest)));
   for (const Features& part : parts) sum += (dense_rows(part) / unit).sum(0);
   const Tensor mean = sum / static_cast<double>(count);
@@ -48,9 +52,9 @@ TableScale::TableScale(const std::vector<Features>& parts, bool standardize) {
   for (const Features& part : parts) squares += (dense_rows(part) / unit - mean).square().sum(0);
   mean_ = mean * unit;
   deviation_ = (squares / static_cast<double>(count)).sqrt() * unit;
-  // What rounding makes of a constant column.
-  const Tensor constant = deviation_.le(mean_.abs() * 1e-12);
-  deviation_.masked_fill_(constant, std::numeric_limits<double>::infinity());
+  // Constant, or constant but for the last digit of a double.
+  const Tensor constant = low.eq(high).logical_or(deviation_.le(mean_.abs() * 1e-15));
+  deviation_.masked_fill_(constant, infinity);
 }
 
 Tensor TableScale::scaled(const Features& rows) const {

@@ -217,6 +217,7 @@ const std::map<std::string, std::string>& earlier_runs() {
        "--filters 4 --meta-batch 2 "
        "--valid-tasks 2 --test-tasks 2 --iterations 2"},
       {"runs/solve-20260101-120000-0", solve + "aid-cg"},
+      {"runs/reproduce-20260101-120000-0", "reproduce idarts:figure3"},
       {"runs/search-20260101-120000-0", search + "idarts"},
       {"runs/soba", solve + "soba"},
       {"runs/stocbio", solve + "stocbio"},

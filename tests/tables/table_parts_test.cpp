@@ -56,6 +56,9 @@ TEST(TableScale, DoesNotDependOnTheUnitsOfAColumn) {
     const Tensor other = values * std::ldexp(1.0, exponent);
     EXPECT_TRUE(TableScale({dense(other)}, true).scaled(dense(other)).equal(expected)) << exponent;
   }
+  // A time in microseconds: its spread is in the last digits.
+  const Tensor late = values + 1e12;
+  EXPECT_LT(largest(TableScale({dense(late)}, true).scaled(dense(late)) - expected), 1e-3);
 }
 
 TEST(TableScale, TreatsASparseTableAsItsDenseForm) {
