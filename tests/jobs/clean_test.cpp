@@ -128,7 +128,7 @@ TEST(CleanJob, WhatIsSetCountsAsGiven) {
   CleanJobOptions with_file = plain_options();
   with_file.files.train.features = "train.csv";
   EXPECT_EQ(refusal(with_file, sets),
-            "train: the examples are in memory; leave out options that name files or sets");
+            "train: this is for files and named sets, and the examples are in memory; leave it out");
   EXPECT_EQ(refusal(by_weights(), {.train = sets.train}),
             "by = weights needs validation examples whose labels are right");
 }

@@ -96,7 +96,7 @@ TEST(TuneJob, WhatIsSetCountsAsGiven) {
   TuneJobOptions with_file = tune_options();
   with_file.data = "newsgroups";
   EXPECT_EQ(tune_refusal(with_file, sets),
-            "data: the examples are in memory; leave out options that name files or sets");
+            "data: this is for files and named sets, and the examples are in memory; leave it out");
 }
 
 TEST(TuneJob, AnInterruptedRunGoesOnToTheSameBits) {
