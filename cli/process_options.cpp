@@ -79,6 +79,8 @@ const Fields<WholeRunOptions>& WholeRunOptions::fields() {
     Fields<WholeRunOptions> f;
     f.include([](WholeRunOptions& o) -> ProcessOptions& { return o; },
               ProcessOptions::fields().without({"save_every", "tensorboard"}));
+    f.row("resume").help =
+        "resume the run in this folder: finished runs of a grid are kept, the others are made again";
     return f;
   }();
   return table;

@@ -1,5 +1,5 @@
 #pragma once
-// The runs of an item's grids that have ended, each in a file of the item's folder: an item takes up to days,
+// The runs of an item's grids that have ended, each in a file of the run's folder: an item takes up to days,
 // and one that was interrupted or killed continues with the runs that are missing.
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace bilevel::reproduce {
 
 class FinishedRuns {
  public:
-  // Below `folder`, in which they are looked for if the item is resumed.
+  // Stored in `folder`/finished; read only if the item is resumed.
   FinishedRuns(const std::string& folder, bool resumed, std::function<void(const std::string&)> warning);
 
   // An item makes its grids in the same order every time.
   size_t next_grid() { return grids_++; }
-  // Nothing where it has not ended, or its file is damaged, of which it warns.
+  // nullopt if the run has not ended, or if its file is damaged (with a warning).
   std::optional<Packed> find(size_t grid, size_t run) const;
   void keep(size_t grid, size_t run, const Packed& result) const;
 

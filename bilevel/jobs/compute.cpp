@@ -41,8 +41,8 @@ const Fields<ComputeOptions>& ComputeOptions::fields() {
         .first();
     f.add(
         "tf32", [](auto& o) -> auto& { return o.tf32; },
-        "let a GPU's convolutions in float round the numbers they multiply to 10 bits, which is faster "
-        "(default)");
+        "let a GPU's convolutions in float round the numbers they multiply to TF32 (10 bits of mantissa), "
+        "which is faster (default)");
     f.add(
          "threads", [](auto& o) -> auto& { return o.threads; }, "number of threads; 0 = all cores")
         .in(at_least(0, most_threads))

@@ -59,9 +59,9 @@ void add_space_fields(Fields<SearchJob>& f) {
       .first();
   f.add(
        "size", [](auto& o) -> auto& { return o.size; },
-       "size of the search: as published, or small, which takes minutes on a CPU: 4 channels, images of 16 x "
-       "16 "
-       "and 10 epochs, where these are not given")
+       "size of the search: published, or small for a CPU (minutes in nasbench201): 4 channels, images of 16 "
+       "x 16, "
+       "10 epochs, no eigenvalue, where these are not given")
       .one_of(search_sizes())
       .first();
   f.add(

@@ -8,7 +8,7 @@ namespace bilevel {
 namespace {
 
 constexpr int64_t small_channels = 4, small_side = 16, small_padding = 2, small_epochs = 10;
-// Beyond which an epoch at the published size takes a processor hours: pixels of all images.
+// With more pixels than this in all training images, the published size takes many hours on a CPU.
 constexpr int64_t many_pixels = 5'000'000;
 
 bool is_small(const SearchJobOptions& o) { return o.size == "small"; }

@@ -15,7 +15,7 @@ std::vector<std::string> search_sizes();
 // images are read; the second about the search, whose other defaults are already those of space and method.
 void take_size_of_images(SearchJobOptions& options);
 void take_size_of_search(SearchJobOptions& options);
-// A way out for who begins a search on a processor that would take days; empty where there is no need.
+// Advice for a search of the published size on a CPU, which takes many hours; else empty.
 std::string size_hint(const SearchJobOptions& options, const ImageData& images, int64_t training_images);
 
 }  // namespace bilevel

@@ -172,7 +172,7 @@ TEST(TapedEngine, FollowsEverySampling) {
       EXPECT_LT(relative_error(f.w, g.w), 1e-12);
       EXPECT_LT(relative_error(f.x, g.x), 1e-12);
       const OuterGradients in_alpha = engine->outer_gradient_in_outer(w, x, batch);
-      EXPECT_FALSE(in_alpha.w.defined());  // nobody computed it
+      EXPECT_FALSE(in_alpha.w.defined());  // not computed
       EXPECT_TRUE(in_alpha.x.equal(f.x));
       EXPECT_TRUE(in_alpha.loss.equal(f.loss));
       EXPECT_LT(
