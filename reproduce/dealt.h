@@ -22,10 +22,12 @@ auto dealt(const ReproduceOptions& options, size_t count, const Run& run, const 
   const size_t grid = options.finished ? options.finished->next_grid() : 0;
   std::vector<size_t> missing;
   for (size_t i = 0; i < count; ++i) {
-    if (const auto known = options.finished ? options.finished->find(grid, i) : std::nullopt) {
-      results[i] = unpack(*known);
-    } else {
+    const auto known = options.finished ? options.finished->find(grid, i) : std::nullopt;
+    // Ranks that look at different times, or that see another folder, must deal out the same runs.
+    if (options.group ? options.group->any(!known) : !known) {
       missing.push_back(i);
+    } else {
+      results[i] = unpack(*known);
     }
   }
   const size_t rank = options.group ? static_cast<size_t>(options.group->rank()) : 0,

@@ -36,7 +36,7 @@ struct PredictJobResult {
   Tensor probabilities = {};              // rows x classes, double; or rows x 1, the numbers
   std::vector<int64_t> best = {};         // the class of every row
   double accuracy = -1;                   // in percent, where the data hold labels; or the mean squared error
-  int64_t unknown_labels = 0;             // rows whose label is none of the classes: not in the accuracy
+  int64_t unknown_labels = 0;             // rows whose label the model does not know: not in the accuracy
   std::string output = {};                // the file that was written
   Json json = {};
 

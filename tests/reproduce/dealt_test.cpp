@@ -121,6 +121,25 @@ Json without_seconds(Json value) {
   return value;
 }
 
+TEST(DealtRuns, AreTheSameOnRanksThatSeeDifferentOnesFinished) {
+  BILEVEL_NEEDS_GLOO();
+  const TemporaryFolder folder;
+  std::vector<size_t> made;
+  dealt_numbers(std::make_shared<FinishedRuns>(folder / "0", false, [](const std::string&) {}), 9, made);
+  run_ranks(2, [&](const auto& group) {
+    ReproduceOptions options;
+    options.group = group;
+    options.finished = std::make_shared<FinishedRuns>(folder / std::to_string(group->rank()), true,
+                                                      [](const std::string&) {});
+    size_t runs = 0;
+    const auto all = dealt(
+        options, 4, [&](size_t i) { return ++runs, static_cast<double>(10 * i); },
+        [](double value) { return Packed(value); }, [](const Packed& p) { return p.get<double>(); });
+    EXPECT_EQ(runs, 2U);
+    EXPECT_EQ(all, (std::vector<double>{0, 10, 20, 30}));
+  });
+}
+
 TEST(DealtRuns, MakeTheTableOfOneProcess) {
   BILEVEL_NEEDS_GLOO();
   const TemporaryFolder nothing;  // made-up images
